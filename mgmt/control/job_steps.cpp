@@ -19,6 +19,7 @@ const std::string kCancelled[] = {kImportKind, kReplaceKind, kWitnessKind, kArbi
 /// Of a dissolution: nothing was deleted, and no node is out yet.
 bool is_undecided(NodeCore& core, const Job& job) {
   const auto configuration = core.configuration();
+  if (nlohmann::json::parse(job.parameters).value(kHasMarked, false)) return false;
   return (job.step == "delete" || job.step == "decide") &&
          std::ranges::none_of(configuration->volumes,
                               [](const Volume& v) { return v.lifecycle == Lifecycle::deleting; });

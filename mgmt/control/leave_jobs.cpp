@@ -200,7 +200,10 @@ StepResult LeaveJobs::remove_volumes(Task& task) {
   const auto& volumes = task.configuration->volumes;
   if (is_cancelled(core_, task.job) && !is_begun(*task.configuration)) {
     forget_cancel(core_, task.job);
-    return fail(core_, task.job, {RefusalKind::conflict, "It was cancelled. The pair goes on as it is.", {}});
+    const char* why = task.has_marked() ? "It was cancelled when its volumes were being deleted by then, and they are "
+                                          "gone. The pair goes on without them."
+                                        : "It was cancelled. The pair goes on as it is.";
+    return fail(core_, task.job, {RefusalKind::conflict, why, {}});
   }
   if (const auto other = std::ranges::find_if_not(volumes, [&](const Volume& v) { return task.is_to_end(v); });
       other != volumes.end())
@@ -214,6 +217,11 @@ StepResult LeaveJobs::remove_volumes(Task& task) {
   if (volumes.empty()) return task.next(task.has_other() ? "decide" : "forget", 0.4, "Ends the pair.");
   if (std::ranges::any_of(volumes, [](const Volume& v) { return v.lifecycle == Lifecycle::ready; }))
     if (const auto marked = mark_deleting(task); !marked) return wait(task.job, marked.error().detail);
+  if (!task.has_marked()) {  // told durably before any of them is gone
+    task.parameters[kHasMarked] = true;
+    task.job.parameters = task.parameters.dump();
+    core_.jobs.put(task.job);
+  }
   const auto jobs = core_.jobs.newest(kMaxFinishedJobs);
   for (const auto& volume : volumes) {
     const auto of_volume = [&](const Job& j) { return j.volume == volume.id && j.created_ms >= task.job.created_ms; };

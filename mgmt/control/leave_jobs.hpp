@@ -23,6 +23,8 @@ namespace lockstep::mgmt {
 constexpr const char* kLeaveKind = "pair.leave";
 constexpr const char* kDissolveKind = "pair.dissolve";
 constexpr const char* kReleaseKind = "pair.release";
+/// Of a dissolution's parameters: its volumes were marked to be deleted.
+constexpr const char* kHasMarked = "has_marked";
 
 struct LeaveWish {
   NodeSide side = NodeSide::a;  ///< who leaves

@@ -40,6 +40,8 @@ struct LeaveJobs::Task {
     const auto agreed = parameters.value("volumes", std::vector<std::string>());
     return std::ranges::find(agreed, volume.id.to_string()) != agreed.end();
   }
+  /// Of a dissolution: all volumes were marked, whether they are there still or not.
+  [[nodiscard]] bool has_marked() const { return parameters.value(kHasMarked, false); }
   [[nodiscard]] bool lost() const { return parameters.value("lost", false); }
   /// False once it was decided that the node is out.
   [[nodiscard]] bool in_pair() const {

@@ -166,6 +166,38 @@ TEST_F(LeaveJobsTest, ADissolutionIsTakenBackUntilTheFirstVolumeIsMarked) {
   EXPECT_FALSE(cancel_job(*core_, again->id));
 }
 
+TEST_F(LeaveJobsTest, ADissolutionThatIsCancelledAsItsVolumesAreMarkedDoesNotSayThatTheyAreKept) {
+  bool deletes = false;
+  runner_->teach("volume.delete", [&](Job& job) {
+    if (!deletes) return StepResult::again_later;
+    edit([](Configuration& c) { c.volumes.clear(); });
+    return finish(job, "Deleted.");
+  });
+  const auto begun = jobs_->dissolve({.delete_volumes = true, .confirm = "pair1"});
+  ASSERT_TRUE(begun) << begun.error().detail;
+  others_.meanwhile = [&] { EXPECT_TRUE(cancel_job(*core_, begun->id)); };
+  turns(1);
+  others_.meanwhile = {};
+  deletes = true;
+  turns();
+  EXPECT_EQ(job(begun->id).state, JobState::failed);
+  EXPECT_NE(job(begun->id).message.find("were being deleted by then"), std::string::npos) << job(begun->id).message;
+  EXPECT_EQ(configuration().nodes.size(), 2U) << "that much is taken back";
+}
+
+TEST_F(LeaveJobsTest, ADissolutionWhoseVolumesAreGoneIsNotTakenBack) {
+  runner_->teach("volume.delete", [&](Job& job) {
+    edit([](Configuration& c) { c.volumes.clear(); });
+    return finish(job, "Deleted.");
+  });
+  const auto begun = jobs_->dissolve({.delete_volumes = true, .confirm = "pair1"});
+  ASSERT_TRUE(begun) << begun.error().detail;
+  others_.b_has_more = true;
+  turns(6);
+  ASSERT_EQ(job(begun->id).step, "decide") << job(begun->id).message;
+  EXPECT_FALSE(cancel_job(*core_, begun->id));
+}
+
 TEST_F(LeaveJobsTest, NoVolumeIsMadeWhileThePairIsBeingDissolved) {
   VolumeService volumes(*core_, *runner_, []() -> Outcome<void> { return {}; });
   ASSERT_TRUE(jobs_->dissolve({.delete_volumes = true, .confirm = "pair1"}));

@@ -1,6 +1,7 @@
 #pragma once
 // A pair in use of which side B leaves, seen from side A: its jobs are real, lockstepds and the partner are played.
 #include <algorithm>
+#include <functional>
 
 #include <gtest/gtest.h>
 
@@ -27,6 +28,7 @@ struct Others {
   bool a_failed = false;     ///< A's disk
   bool restarted = false;    ///< A's lockstepd: it was told nothing since
   bool forget_fails = false;
+  std::function<void()> meanwhile{};  ///< called when a change was made, but is not in force yet
   std::vector<std::string> orders;
 };
 
@@ -87,7 +89,12 @@ class LeaveJobsTest : public test::JobTest {
     };
     hands.change = [this](const std::string& summary, const Revisions::Edit& edit) -> Outcome<RevisionId> {
       if (others_.b_away && configuration().nodes.size() == 2) return away();
-      return core_->revisions.change(summary, edit, nullptr);
+      const auto edited = [&](Configuration& c) {
+        auto done = edit(c);
+        if (others_.meanwhile) others_.meanwhile();
+        return done;
+      };
+      return core_->revisions.change(summary, edited, nullptr);
     };
     hands.ask_partner = [this]() -> Outcome<CurrentRevision> {
       if (others_.b_away) return away();
