@@ -195,6 +195,27 @@ Outcome<RevisionId> LeaveJobs::mark_deleting(const Task& task) {
   });
 }
 
+/// The job that does is known by its id: clocks are set back. Gives why it failed.
+std::optional<std::string> LeaveJobs::delete_volume(Task& task, const Volume& volume) {
+  const json::json_pointer mine("/deletes/" + volume.id.to_string());
+  const auto id = Uuid::parse(task.parameters.value(mine, std::string()));
+  if (const auto begun = id ? core_.jobs.get(*id) : std::nullopt)
+    return begun->state == JobState::failed
+               ? std::optional(
+                     fmt::format("The pair is not dissolved: {} could not be deleted. {}", volume.name, begun->message))
+               : std::nullopt;
+  const auto others = core_.jobs.unfinished();
+  if (std::ranges::find(others, volume.id, &Job::volume) != others.end()) return std::nullopt;
+  Job job = make_job(core_, "volume.delete", "detach", fmt::format("Deletes {} with the pair.", volume.name));
+  job.volume = volume.id;
+  job.parameters = json{{"name", volume.name}}.dump();
+  task.parameters[mine] = job.id.to_string();
+  task.job.parameters = task.parameters.dump();
+  core_.jobs.put(task.job);
+  runner_.submit(job);
+  return std::nullopt;
+}
+
 /// Each in a job of its own, as if it had been deleted by itself.
 StepResult LeaveJobs::remove_volumes(Task& task) {
   const auto& volumes = task.configuration->volumes;
@@ -222,22 +243,8 @@ StepResult LeaveJobs::remove_volumes(Task& task) {
     task.job.parameters = task.parameters.dump();
     core_.jobs.put(task.job);
   }
-  const auto jobs = core_.jobs.newest(kMaxFinishedJobs);
-  for (const auto& volume : volumes) {
-    const auto of_volume = [&](const Job& j) { return j.volume == volume.id && j.created_ms >= task.job.created_ms; };
-    const auto last = std::ranges::find_if(jobs, of_volume);
-    const bool deletes = last != jobs.end() && last->kind == "volume.delete";
-    if (deletes && last->state == JobState::failed)
-      return fail(core_, task.job,
-                  {RefusalKind::conflict,
-                   fmt::format("The pair is not dissolved: {} could not be deleted. {}", volume.name, last->message),
-                   {}});
-    if (deletes || (last != jobs.end() && !last->finished())) continue;
-    Job job = make_job(core_, "volume.delete", "detach", fmt::format("Deletes {} with the pair.", volume.name));
-    job.volume = volume.id;
-    job.parameters = json{{"name", volume.name}}.dump();
-    runner_.submit(job);
-  }
+  for (const auto& volume : volumes)
+    if (const auto why = delete_volume(task, volume)) return fail(core_, task.job, {RefusalKind::conflict, *why, {}});
   return wait(task.job, fmt::format("Deletes {}.", volumes_of(*task.configuration)));
 }
 

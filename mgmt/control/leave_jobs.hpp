@@ -13,6 +13,7 @@
 // does, it is refused by name, has no link secret that is good, and holds copies that name themselves no members. Every
 // step may be taken again (docs/developer/management.md).
 #include <functional>
+#include <optional>
 
 #include "mgmt/control/leave_verdict.hpp"
 #include "mgmt/control/pair_service.hpp"
@@ -85,6 +86,7 @@ class LeaveJobs {
   StepResult retire(Task& task);
   StepResult detach(Task& task);
   StepResult remove_volumes(Task& task);
+  std::optional<std::string> delete_volume(Task& task, const Volume& volume);
   StepResult decide(Task& task);
   StepResult release(Task& task);
   StepResult forget(Task& task);

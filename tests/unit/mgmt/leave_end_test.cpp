@@ -198,6 +198,19 @@ TEST_F(LeaveJobsTest, ADissolutionWhoseVolumesAreGoneIsNotTakenBack) {
   EXPECT_FALSE(cancel_job(*core_, begun->id));
 }
 
+TEST_F(LeaveJobsTest, ADissolutionDeletesEachVolumeOnceThoughTheClockIsSetBack) {
+  runner_->teach("volume.delete", [](Job&) { return StepResult::again_later; });
+  const auto begun = jobs_->dissolve({.delete_volumes = true, .confirm = "pair1"});
+  ASSERT_TRUE(begun) << begun.error().detail;
+  Job of_later = job(begun->id);
+  of_later.created_ms += 3'600'000;
+  core_->jobs.put(of_later);
+  turns(10);
+  const auto jobs = core_->jobs.newest(100);
+  EXPECT_EQ(std::ranges::count(jobs, "volume.delete", &Job::kind), 1);
+  EXPECT_EQ(configuration().volumes.at(0).lifecycle, Lifecycle::deleting);
+}
+
 TEST_F(LeaveJobsTest, NoVolumeIsMadeWhileThePairIsBeingDissolved) {
   VolumeService volumes(*core_, *runner_, []() -> Outcome<void> { return {}; });
   ASSERT_TRUE(jobs_->dissolve({.delete_volumes = true, .confirm = "pair1"}));
