@@ -121,6 +121,8 @@ Outcome<void> AddressJobs::can_listen(const AddressChange& change, const Node& n
 }
 
 Outcome<Job> AddressJobs::change(const AddressWish& wish) {
+  const auto only = begins_.begin();
+  if (!only) return std::unexpected(only.error());
   if (auto good = may_begin(wish, *core_.configuration()); !good) return std::unexpected(good.error());
   if (core_.side() != wish.side && wish.management_address) hands_.look_for_partner_at(*wish.management_address);
   const auto configuration = core_.configuration();

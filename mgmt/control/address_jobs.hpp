@@ -20,6 +20,7 @@
 #include "mgmt/control/address_change.hpp"
 #include "mgmt/control/address_trial.hpp"
 #include "mgmt/control/job_runner.hpp"
+#include "mgmt/control/one_request.hpp"
 #include "mgmt/control/replace_jobs.hpp"
 
 namespace lockstep::mgmt {
@@ -64,6 +65,7 @@ class AddressJobs {
 
   NodeCore& core_;
   JobRunner& runner_;
+  OneRequest begins_;
   AddressHands hands_;
   std::function<void()> poke_;
 };

@@ -71,6 +71,8 @@ Outcome<void> LeaseJobs::may_begin(const Configuration& configuration, std::int6
 }
 
 Outcome<Job> LeaseJobs::change(std::int64_t lease_ms) {
+  const auto only = begins_.begin();
+  if (!only) return std::unexpected(only.error());
   const auto configuration = core_.configuration();
   if (auto good = may_begin(*configuration, lease_ms); !good) return std::unexpected(good.error());
   Job job = make_job(core_, kLeaseKind, "change", "Has both nodes count both leases.");

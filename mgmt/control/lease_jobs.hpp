@@ -18,6 +18,7 @@
 #include <functional>
 
 #include "mgmt/control/job_runner.hpp"
+#include "mgmt/control/one_request.hpp"
 #include "mgmt/control/replace_jobs.hpp"
 
 namespace lockstep::mgmt {
@@ -54,6 +55,7 @@ class LeaseJobs {
 
   NodeCore& core_;
   JobRunner& runner_;
+  OneRequest begins_;
   PairHands hands_;
   std::function<void()> poke_;
 };

@@ -16,6 +16,7 @@
 #include <optional>
 
 #include "mgmt/control/leave_verdict.hpp"
+#include "mgmt/control/one_request.hpp"
 #include "mgmt/control/pair_service.hpp"
 #include "mgmt/control/replace_jobs.hpp"
 
@@ -110,6 +111,7 @@ class LeaveJobs {
 
   NodeCore& core_;
   JobRunner& runner_;
+  OneRequest begins_;
   LeaveHands hands_;
   std::function<void()> poke_;
 };

@@ -109,6 +109,8 @@ Outcome<std::string> LeaveJobs::check_lost(const Configuration& configuration, N
 }
 
 Outcome<Job> LeaveJobs::leave(const LeaveWish& wish) {
+  const auto only = begins_.begin();
+  if (!only) return std::unexpected(only.error());
   const auto configuration = core_.configuration();
   if (!configuration->pair) return refuse(RefusalKind::no_pair, "This node is in no pair already.");
   if (core_.side() == wish.side) return release_here(wish.confirm);
@@ -140,6 +142,8 @@ Outcome<Job> LeaveJobs::leave(const LeaveWish& wish) {
 }
 
 Outcome<Job> LeaveJobs::dissolve(const DissolveWish& wish) {
+  const auto only = begins_.begin();
+  if (!only) return std::unexpected(only.error());
   const auto configuration = core_.configuration();
   if (!configuration->pair) return refuse(RefusalKind::no_pair, "This node is in no pair already.");
   if (auto good = check_idle(false); !good) return std::unexpected(good.error());

@@ -42,6 +42,8 @@ Outcome<void> LinkJobs::may_begin(const Configuration& configuration) const {
 }
 
 Outcome<Job> LinkJobs::rotate() {
+  const auto only = begins_.begin();
+  if (!only) return std::unexpected(only.error());
   const auto configuration = core_.configuration();
   if (auto good = may_begin(*configuration); !good) return std::unexpected(good.error());
   Job job = make_job(core_, kLinkSecretsKind, "accept", "Has both nodes accept new secrets, too.");

@@ -59,6 +59,8 @@ Outcome<void> LinkTlsJobs::may_begin(const Configuration& configuration, bool wi
 }
 
 Outcome<Job> LinkTlsJobs::protect(bool with_tls) {
+  const auto only = begins_.begin();
+  if (!only) return std::unexpected(only.error());
   const auto configuration = core_.configuration();
   if (auto good = may_begin(*configuration, with_tls); !good) return std::unexpected(good.error());
   Job job = make_job(core_, kLinkTlsKind, with_tls ? kToTls : kToPlain,

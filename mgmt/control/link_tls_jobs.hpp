@@ -11,6 +11,7 @@
 #include <functional>
 
 #include "mgmt/control/job_runner.hpp"
+#include "mgmt/control/one_request.hpp"
 #include "mgmt/control/replace_jobs.hpp"
 
 namespace lockstep::mgmt {
@@ -32,6 +33,7 @@ class LinkTlsJobs {
 
   NodeCore& core_;
   JobRunner& runner_;
+  OneRequest begins_;
   PairHands hands_;
   std::function<void()> poke_;
 };

@@ -166,6 +166,8 @@ bool ReplaceJobs::out_of_patience(const Task& task) const {
 // ---- the request ----
 
 Outcome<Job> ReplaceJobs::replace(const Uuid& id, const ReplaceWish& wish) {
+  const auto only = begins_.begin();
+  if (!only) return std::unexpected(only.error());
   const auto configuration = core_.configuration();
   const Volume* volume = configuration->volume(id);
   if (!volume) return refuse(RefusalKind::not_found, "There is no volume with this id.");

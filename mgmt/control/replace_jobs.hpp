@@ -13,6 +13,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "mgmt/control/job_runner.hpp"
+#include "mgmt/control/one_request.hpp"
 #include "mgmt/control/replace_verdict.hpp"
 #include "mgmt/control/volume_jobs.hpp"
 
@@ -71,6 +72,7 @@ class ReplaceJobs {
 
   NodeCore& core_;
   JobRunner& runner_;
+  OneRequest begins_;
   PairHands hands_;
   std::function<void()> poke_;
 };

@@ -3,7 +3,11 @@
 #include "mgmt/control/address_jobs.hpp"
 
 #include <array>
+#include <functional>
+#include <optional>
 #include <set>
+#include <thread>
+#include <utility>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -88,7 +92,9 @@ struct Lockstepds {
     if (report.running) report.status->revision = at(side).revision;
     return report;
   }
+  std::function<void()> meanwhile{};  ///< called once, while the next trial goes on
   [[nodiscard]] Outcome<AddressProblems> try_out(NodeSide side, const AddressTrial& trial) {
+    if (const auto other = std::exchange(meanwhile, {})) other();
     if (side == kB && !b_answers) return refuse(RefusalKind::not_current, "The partner cannot be reached.");
     if (!at(side).runs) return refuse(RefusalKind::data_plane_away, "lockstepd does not run.");
     AddressProblems problems;
@@ -181,6 +187,23 @@ class AddressJobsTest : public test::JobTest {
     EXPECT_EQ(plane_.at(kA).lets_in, Set{host(kNewLink)});
   }
 };
+
+/// Each would wipe out what the other put beside the old addresses.
+TEST_F(AddressJobsTest, OfTwoRequestsThatAreTriedAtTheSameTimeOneIsRefused) {
+  std::optional<Outcome<Job>> other;
+  plane_.meanwhile = [&] {
+    std::thread([&] {
+      other = jobs_->change(
+          {.side = kB, .portals = std::vector<std::string>{kNewPortal}, .link_address = {}, .management_address = {}});
+    }).join();
+  };
+  const auto first = jobs_->change(all());
+  EXPECT_TRUE(first) << first.error().detail;
+  ASSERT_TRUE(other);
+  EXPECT_FALSE(*other) << "both would run";
+  turns();
+  EXPECT_EQ(job(first->id).state, JobState::done) << job(first->id).message;
+}
 
 TEST_F(AddressJobsTest, AllAddressesOfANodeAreNewAndTheOldOnesClosed) {
   const Uuid id = begin();
