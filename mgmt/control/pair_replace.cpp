@@ -67,7 +67,9 @@ Outcome<std::string> PairService::ask_of(const Node& lost, ShutOut why) {
     return answer.error().other_certificate
                ? fmt::format("{} answers with a new certificate, so that its management was set up anew", lost.name)
                : fmt::format("{} {}", lost.name, answer.error().detail);
-  const auto standing = peer->standing(core_.configuration()->pair->id);
+  const auto configuration = core_.configuration();
+  if (!configuration->pair) return refuse(RefusalKind::no_pair, "This node is in no pair any more.");
+  const auto standing = peer->standing(configuration->pair->id);
   if (standing && standing->asker == NodeStanding::Asker::replaced)
     return refuse(
         RefusalKind::conflict,

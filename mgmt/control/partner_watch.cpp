@@ -50,7 +50,9 @@ void PartnerWatch::forget() {
 PartnerTrouble PartnerWatch::trouble_of(const Refusal& refusal, Peer& peer) {
   if (refusal.other_certificate) return PartnerTrouble::other_certificate;
   if (refusal.kind == RefusalKind::not_current) return PartnerTrouble::away;
-  const auto standing = peer.standing(core_.configuration()->pair->id);
+  const auto configuration = core_.configuration();
+  if (!configuration->pair) return PartnerTrouble::away;  // this node has left it meanwhile
+  const auto standing = peer.standing(configuration->pair->id);
   if (!standing) return PartnerTrouble::away;
   if (standing->asker == NodeStanding::Asker::replaced) return PartnerTrouble::replaced_this;
   return standing->head ? PartnerTrouble::away : PartnerTrouble::has_no_pair;
