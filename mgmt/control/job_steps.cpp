@@ -46,6 +46,10 @@ Outcome<Job> cancel_job(NodeCore& core, const Uuid& id) {
                   "Only an import, the replacement of a copy, the change of the arbiter, or a dissolution of which no "
                   "volume is deleted yet can be cancelled.");
   if (job->finished()) return refuse(RefusalKind::conflict, "The job has ended already.");
+  if (job->runner != core.node_id)
+    return refuse(RefusalKind::conflict,
+                  "The job is the other node's, which would not hear of it: send the request there, or try again when "
+                  "that node is back.");
   if (job->kind == kDissolveKind && !is_undecided(core, *job))
     return refuse(RefusalKind::conflict, "The pair is being taken apart already: this can't be taken back.");
   core.settings.set(cancel_key(id), "1");

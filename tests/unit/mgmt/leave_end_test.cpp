@@ -185,6 +185,15 @@ TEST_F(LeaveJobsTest, ADissolutionThatIsCancelledAsItsVolumesAreMarkedDoesNotSay
   EXPECT_EQ(configuration().nodes.size(), 2U) << "that much is taken back";
 }
 
+/// It goes on when it is back, and would not hear of it.
+TEST_F(LeaveJobsTest, AJobOfANodeThatIsAwayIsNotSaidToBeCancelled) {
+  Job theirs = make_job(*core_, kReplaceKind, "make", "Makes a new copy.");
+  theirs.runner = configuration().nodes[1].id;
+  core_->jobs.put(theirs);
+  EXPECT_FALSE(cancel_job(*core_, theirs.id));
+  EXPECT_FALSE(is_cancelled(*core_, theirs));
+}
+
 TEST_F(LeaveJobsTest, ADissolutionWhoseVolumesAreGoneIsNotTakenBack) {
   runner_->teach("volume.delete", [&](Job& job) {
     edit([](Configuration& c) { c.volumes.clear(); });
