@@ -22,6 +22,18 @@ HttpsTarget target_of(const Job& job) {
   return {parameters.at("address"), parameters.at("fingerprint")};
 }
 
+std::string line_that_ended(const SavedConfiguration& copy, const Configuration& now, const std::string& kept_as) {
+  std::string names;
+  for (const auto& v : copy.configuration.volumes)
+    if (!now.volume(v.id)) names += (names.empty() ? "" : ", ") + v.name;
+  return fmt::format(
+      "The copy of the configuration on this node was of revision {}, which the pair does not have: what was changed "
+      "on "
+      "this node alone is lost, and the copy is kept as {}.{}",
+      copy.revision.n, kept_as,
+      names.empty() ? "" : fmt::format(" Out of service with that, though their files stay on this node: {}.", names));
+}
+
 bool unknown_outcome(const Refusal& refusal) { return refusal.kind == RefusalKind::not_current; }
 
 }  // namespace
@@ -117,10 +129,17 @@ StepResult PairService::settle(Job& job) {
 /// on.
 void PairService::take_over(const RevisionId& id, const Configuration& configuration) {
   const auto there = core_.copy.read();
+  const bool ended = there && there->configuration.pair->id == configuration.pair->id && there->revision.n >= id.n;
+  const std::string aside = fmt::format("{}.before-join-{}", core_.saved_file.path().string(), id.n);
   // What can't be set aside stays, and health tells of it.
-  if (there && there->configuration.pair->id == configuration.pair->id && there->revision.n >= id.n)
-    (void)core_.copy.set_aside(fmt::format("{}.before-join-{}", core_.saved_file.path().string(), id.n));
+  const bool kept = ended && core_.copy.set_aside(aside);
   core_.revisions.commit_new_epoch(id, "Joined the pair", configuration);
+  if (kept)
+    core_.events.append({.kind = "configuration.given_up",
+                         .severity = Severity::warning,
+                         .side = core_.side(),
+                         .volume = {},
+                         .message = line_that_ended(*there, configuration, aside)});
 }
 
 void PairService::forget_join() { core_.revision_tables.drop_tentative(); }

@@ -60,6 +60,12 @@ void PairRecovery::ask_partner(RecoveryView& view) const {
   if (standing->head) {
     view.partner = PartnerWord::paired;
     view.partner_says = fmt::format("{} has the configuration in force, revision {}.", partner->name, *standing->head);
+    if (*standing->head < saved.revision.n)
+      view.partner_says += fmt::format(
+          " The copy here is of revision {}: what this node changed alone since is lost when it joins, and a volume "
+          "that "
+          "only this copy has goes out of service, though its files stay.",
+          saved.revision.n);
     view.problem = fmt::format("{} Run `lockstep node replace {}` there, then `lockstep pair join` here.",
                                view.partner_says, side);
   } else if (standing->saved.value_or(-1) > saved.revision.n) {

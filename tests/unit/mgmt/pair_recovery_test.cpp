@@ -230,6 +230,38 @@ TEST_F(PairRecoveryTest, OfACopyThatIsOlderThanLockstepdsOrdersItIsToldWhatIsLos
   for (const auto& id : {never, gone}) EXPECT_EQ(now->volume(id)->lifecycle, Lifecycle::deleting);
 }
 
+/// A partner that has a pair in force, at an earlier revision than the copy here.
+class Behind final : public MembershipPeer {
+ public:
+  Outcome<JoinOffer> ask_to_join(const JoinRequest&) override { return refuse(RefusalKind::conflict, ""); }
+  Outcome<void> confirm_join(const RevisionId&) override { return refuse(RefusalKind::conflict, ""); }
+  Outcome<CurrentRevision> ask() override { return refuse(RefusalKind::conflict, ""); }
+  Outcome<Uuid> who() override { return refuse(RefusalKind::conflict, ""); }
+  Outcome<NodeStanding> standing(const Uuid&) override {
+    NodeStanding standing;
+    standing.head = 1;
+    return standing;
+  }
+};
+
+TEST_F(PairRecoveryTest, WhereThePartnerLacksWhatThisNodeChangedAloneThatIsSaid) {
+  ASSERT_TRUE(recover());
+  auto mine = *core_->saved_file.read();
+  Node b = mine.configuration.nodes.front();
+  b.id = random_uuid();
+  b.side = NodeSide::b;
+  b.name = "node-b";
+  b.portals = {"127.0.0.2:3260"};
+  b.link_address = "127.0.0.2:3261";
+  b.management_address = "127.0.0.2:8443";
+  mine.configuration.nodes.push_back(b);
+  lose_the_database();
+  ASSERT_TRUE(core_->saved_file.write(mine));
+  recovery_ = std::make_unique<PairRecovery>(
+      *core_, plane_, [] {}, [](const HttpsTarget&) { return std::make_unique<Behind>(); });
+  EXPECT_THAT(recovery_->look().problem, HasSubstr("what this node changed alone since is lost when it joins"));
+}
+
 TEST_F(PairRecoveryTest, AnImportThatLockstepdWasToldOfLastIsCutOff) {
   ASSERT_TRUE(recover());
   auto last = *core_->saved_file.read();

@@ -473,6 +473,12 @@ TEST_F(PairReplace, TheCopyOfALineThatEndedIsPutAsideByWhoTakesThePlace) {
   begin(NodeSide::b);
   auto ended = *left_->core().saved_file.read();
   ended.revision.n += 30;
+  Volume alone;
+  alone.id = random_uuid();
+  alone.name = alone.serial = "vm9";
+  alone.size = 1 << 20;
+  alone.lifecycle = Lifecycle::ready;
+  ended.configuration.volumes = {alone};
   ASSERT_TRUE(fresh_->core().saved_file.write(ended));
   ASSERT_EQ(join(invite()).state, JobState::done);
   EXPECT_EQ(fresh_->core().copy.newer(), 0);
@@ -480,6 +486,10 @@ TEST_F(PairReplace, TheCopyOfALineThatEndedIsPutAsideByWhoTakesThePlace) {
   const auto aside = fmt::format("{}.before-join-{}", fresh_->core().saved_file.path().string(),
                                  fresh_->core().revisions.state().head.n);
   EXPECT_TRUE(std::filesystem::exists(aside)) << "it is not lost";
+  const auto events = fresh_->core().events.list(0, 20);
+  const auto told = std::ranges::find(events, "configuration.given_up", &Event::kind);
+  ASSERT_NE(told, events.end());
+  EXPECT_NE(told->message.find("vm9"), std::string::npos) << told->message;
 }
 
 TEST_F(PairReplace, WhatADatabaseThatWasSetBackHoldsDoesNotOverwriteTheNewerCopy) {
