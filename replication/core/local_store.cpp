@@ -38,6 +38,13 @@ engine::Extent LocalStore::whole_blocks(engine::Extent extent) const {
   return from < to ? engine::Extent{from, to - from} : engine::Extent{};
 }
 
+engine::Extent LocalStore::blocks_around(engine::Extent extent, engine::Extent bounds) const {
+  const std::uint64_t block = std::max(info.block_size, info.physical_block_size);
+  const std::uint64_t from = std::max(extent.offset / block * block, bounds.offset);
+  const std::uint64_t to = std::min((extent.end() + block - 1) / block * block, bounds.end());
+  return {from, to - from};
+}
+
 void LocalStore::fail(const std::string& why, std::error_code error) {
   const bool full = error == engine::Errc::no_space;
   may_return = full && (may_return || !failed);

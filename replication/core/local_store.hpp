@@ -78,6 +78,8 @@ struct LocalStore {
   /// The physical blocks that lie wholly in `extent`; none: an empty extent. A disk that is to write a part of one
   /// reads the rest first, and fails where it can't.
   [[nodiscard]] engine::Extent whole_blocks(engine::Extent extent) const;
+  /// Those that it has a part of, as far as they are in `bounds`.
+  [[nodiscard]] engine::Extent blocks_around(engine::Extent extent, engine::Extent bounds) const;
   [[nodiscard]] engine::Durability durability(bool fua) const {
     return fua || !info.write_cache ? engine::Durability::durable : engine::Durability::cached;
   }

@@ -149,7 +149,8 @@ class Resync {
   void next_part(Copy& copy);
   void on_all_parts(Copy& copy);
   void next_run(Copy& copy);
-  void lose_part(Copy& copy);
+  static void lose_part(Copy& copy, engine::Extent part);
+  void lose_whole_blocks(Copy& copy);
   void mark_and_write_back(Copy& copy);
   void set_aside(Copy& copy, bool examined);
   void mend_written(engine::Extent extent);

@@ -44,7 +44,7 @@ void Resync::on_part_fetched(Copy& copy, const IoResult<Message>& result) {
   }
   if (result->status == Errc::io_error) {
     copy.busy = false;
-    if (!whole) lose_part(copy);
+    if (!whole) lose_part(copy, copy.part);
     return next_part(copy);
   }
   user_.on_partner_refused();
@@ -61,17 +61,25 @@ void Resync::read_part(Copy& copy) {
     if (copy.run != run_) return end(copy, false);
     if (!error) return next_part(copy);
     if (!solo_) return fetch_part(copy);
-    lose_part(copy);
+    lose_part(copy, copy.part);
     next_part(copy);
   });
 }
 
-void Resync::lose_part(Copy& copy) {
-  if (!copy.lost.empty() && copy.lost.back().end() == copy.part.offset) {
-    copy.lost.back().length += copy.part.length;
+/// The last one, or more of it.
+void Resync::lose_part(Copy& copy, Extent part) {
+  if (!copy.lost.empty() && copy.lost.back().end() >= part.offset) {
+    copy.lost.back().length = part.end() - copy.lost.back().offset;
   } else {
-    copy.lost.push_back(copy.part);
+    copy.lost.push_back(part);
   }
+}
+
+/// A disk that is to write a part of a physical block reads the rest first: where that is lost here or at the partner,
+/// what is known of the block can't be written there either.
+void Resync::lose_whole_blocks(Copy& copy) {
+  for (const Extent lost : std::exchange(copy.lost, {}))
+    lose_part(copy, store_.blocks_around(lost, copy.lock.extent()));
 }
 
 /// The next block; the first one after all of it could not be read.
@@ -88,6 +96,7 @@ void Resync::on_all_parts(Copy& copy) {
   if (copy.lost.empty())
     return solo_ && !store_.indeterminate.overlap(copy.part) ? send(copy) : mark_and_write_back(copy);
   if (solo_) return set_aside(copy, false);
+  lose_whole_blocks(copy);
   std::uint64_t from = copy.part.offset;
   for (const Extent lost : copy.lost) {
     if (lost.offset > from) copy.runs.push_back({from, lost.offset - from});

@@ -247,6 +247,35 @@ TEST(LostSector, OfTheOrderingNodeIsRewrittenByWholePhysicalBlocksOnly) {
   EXPECT_EQ(pair.violation(), "");
 }
 
+/// Each store reads what it can; what it can't write without the rest of its block is lost with that.
+TEST(LostSector, OfBothNodesTakesItsWholePhysicalBlockAlongWhenBothHaveRestarted) {
+  for (const NodeSide coarse : {kA, kB}) {
+    ScriptedPair pair(pair_program(), [](Scenario& s) {
+      stays_dirty(s);
+      s.region_size = 16384;
+      s.regions = 16;
+      s.volumes.front().physical_block_size = 4096;
+    });
+    ASSERT_FALSE(pair.written(kA, 0, 7, 32));
+    both_restart(pair);
+    SimStore& whole = pair.host(coarse).data(0);
+    whole.set_physical_block_size(4096);
+    for (std::uint64_t sector = 8; sector < 16; ++sector) whole.lose_sector(sector);
+    pair.host(other(coarse)).data(0).lose_sector(12);
+    boot_both(pair);
+    pair.run_for(kPrompt);
+    for (const NodeSide side : {kA, kB}) EXPECT_TRUE(pair.is(side, MirrorState::in_sync)) << pair.status(side).reason;
+    for (const std::uint64_t block : {7, 16}) EXPECT_EQ(pair.value_at(kA, block), 7);
+    auto& read = pair.read(kA, 9);
+    ASSERT_TRUE(pair.wait_for([&] { return read.done; }, kPrompt));
+    EXPECT_EQ(read.status(), make_error_code(Errc::io_error));
+    ASSERT_FALSE(pair.written(kA, 8, 8, 8));
+    EXPECT_TRUE(pair.wait_for([&] { return pair.in_sync(); }, kPrompt));
+    for (const NodeSide side : {kA, kB}) EXPECT_EQ(pair.value_at(side, 12), 8);
+    EXPECT_EQ(pair.violation(), "");
+  }
+}
+
 /// What is read for the host may be old by the time it could be written.
 TEST(LostSector, IsNotRewrittenOverWhatAHostHasWrittenSince) {
   ScriptedPair pair(pair_program());
