@@ -33,4 +33,15 @@ bool IndeterminateExtents::overlap(Extent extent) const {
   return std::ranges::any_of(extents_, [&](const Extent& e) { return e.overlaps(extent); });
 }
 
+std::vector<Extent> IndeterminateExtents::within(Extent extent) const {
+  std::vector<Extent> parts;
+  for (const Extent e : extents_) {
+    if (!e.overlaps(extent)) continue;
+    const std::uint64_t from = std::max(e.offset, extent.offset), to = std::min(e.end(), extent.end());
+    parts.push_back({from, to - from});
+  }
+  std::ranges::sort(parts, {}, &Extent::offset);
+  return parts;
+}
+
 }  // namespace lockstep::replication

@@ -16,6 +16,8 @@ class IndeterminateExtents {
   /// What is there now is on stable storage, or counts as any other write.
   void settle(engine::Extent extent);
   [[nodiscard]] bool overlap(engine::Extent extent) const;
+  /// What of `extent` is, in order.
+  [[nodiscard]] std::vector<engine::Extent> within(engine::Extent extent) const;
   [[nodiscard]] bool none() const { return extents_.empty(); }
 
  private:

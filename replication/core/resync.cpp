@@ -290,18 +290,27 @@ void Resync::write_back(Copy& copy) {
       store_.fail("The store could not rewrite what it could not read.", error);
     if (copy.run != run_) return end(copy, false);
     if (!error) return copy.is_partners ? next_run(copy) : send(copy);
-    pause_until_ = clock_.now() + std::chrono::seconds(1);
-    end(copy, false);
+    on_not_rewritten(copy, error);
   };
   space_.ensure(copy.part, [this, &copy, written](std::error_code error) {
     if (error) return written(error);
     if (copy.run != run_) return end(copy, false);
     store_.data.write(copy.part.offset, copy.bytes(), engine::Durability::durable,
-                      [this, &copy, written](std::error_code failed) {
-                        if (failed) store_.indeterminate.add(copy.part);
+                      [this, &copy, written, alone = solo_](std::error_code failed) {
+                        // Alone it writes what it has read there, so that no more than before is doubted.
+                        if (failed && !alone) store_.indeterminate.add(copy.part);
                         written(failed);
                       });
   });
+}
+
+/// Alone, its store stays in use: the region waits for a write, as one that can't be read does.
+void Resync::on_not_rewritten(Copy& copy, std::error_code error) {
+  copy.lost = store_.indeterminate.within(copy.part);
+  copy.unwritable = solo_ && error != Errc::no_space && !copy.lost.empty();
+  if (copy.unwritable) return set_aside(copy, false);
+  pause_until_ = clock_.now() + std::chrono::seconds(1);
+  end(copy, false);
 }
 
 namespace {

@@ -122,6 +122,7 @@ class Resync {
     engine::Duration wait{};           ///< the last time
     engine::TimePoint again;           ///< when it is tried again
     bool examined = false;             ///< in sync: all but `lost` is equal, and may be used
+    bool unwritable = false;           ///< alone: the store reads `lost`, and can't rewrite what a failed write left
     std::vector<engine::Extent> lost;  ///< blocks that nobody could read
   };
   void ask_map();
@@ -138,6 +139,7 @@ class Resync {
   void read(Copy& copy);
   void write_back(Copy& copy);
   void put_on_link(Copy& copy);
+  void on_not_rewritten(Copy& copy, std::error_code error);
   void send(Copy& copy);
   void on_copied(Copy& copy, const engine::IoResult<Message>& result);
   void end(Copy& copy, bool equal);

@@ -16,7 +16,8 @@ struct Resync::Copy {
   bool writing = false;  ///< … and the store writes it
   bool on_link = false;  ///< the partner has not answered
   bool mends = false;    ///< what this store could not read is written there
-  bool frees = false;    ///< what is sent is a hole
+  bool unwritable = false;
+  bool frees = false;  ///< what is sent is a hole
   engine::TimePoint since{};
   engine::Extent part{};               ///< that is being read, written and sent: all of it at first
   bool by_block = false;               ///< … and one block after the other since that failed

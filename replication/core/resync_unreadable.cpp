@@ -142,6 +142,7 @@ void Resync::set_aside(Copy& copy, bool examined) {
   entry.again = clock_.now() + entry.wait;
   entry.examined |= examined;
   if (examined || solo_) entry.lost = std::move(copy.lost);
+  entry.unwritable = copy.unwritable;
   if (examined) mark<"resync.lost_on_both">();
   end(copy, false);
 }
@@ -224,7 +225,8 @@ std::string Resync::why_unreadable() const {
            "written anew, from a backup of what it belongs to; until then the volume does not grow, nor get another "
            "arbiter.";
   }
-  return "Block " + block + more + " of this copy, the only one, can't be read (" + store_.data.info().name +
+  const std::string what = bad->second.unwritable ? "can't be written (" : "can't be read (";
+  return "Block " + block + more + " of this copy, the only one, " + what + store_.data.info().name +
          "): until it is written the partner can't be brought up to date. Have it written anew, from a backup of what "
          "it belongs to; then look at that disk.";
 }

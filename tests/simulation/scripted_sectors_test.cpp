@@ -314,6 +314,34 @@ TEST(LostSector, OfTheOnlyMemberIsNamedAndKeepsNoOtherRegionWaiting) {
   EXPECT_EQ(pair.value_at(kB, kHere), 4);
 }
 
+/// It may be gone after a power cut, so that the partner is not shown it before it is written again.
+TEST(LostSector, ThatTheOnlyMemberReadsAndCannotRewriteIsNamed) {
+  ScriptedPair pair(pair_program());
+  pair.host(kB).end(Host::End::killed);
+  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::solo); }));
+  for (std::uint64_t block = 0; block < 256; block += 8) ASSERT_FALSE(pair.written(kA, block, 3, 8));
+  pair.spoil(kA, [](StoreFaults& f) { f.write_error = kAlways; });
+  EXPECT_TRUE(pair.written(kA, kHere, 4));
+  pair.host(kB).boot();
+  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::syncing_source); }));
+  const auto rest_is_copied = [&] {
+    const auto p = pair.status(kA).resync;
+    return p.bytes_total != 0 && p.bytes_total - p.bytes_done == pair.world().scenario.region_size;
+  };
+  EXPECT_TRUE(pair.wait_for(rest_is_copied, kPrompt));
+  for (int retry = 0; retry < 3; ++retry) {
+    EXPECT_TRUE(pair.status(kA).reason.starts_with("Block 10 of this copy, the only one, can't be written"))
+        << pair.status(kA).reason;
+    pair.run_for(6 * kSecond);
+  }
+  pair.mend(kA);
+  ASSERT_FALSE(pair.written(kA, kHere, 5));
+  EXPECT_TRUE(pair.wait_for([&] { return pair.in_sync(); }, kPrompt));
+  EXPECT_EQ(pair.status(kA).reason, "");
+  EXPECT_EQ(pair.value_at(kB, kHere), 5);
+  EXPECT_EQ(pair.violation(), "");
+}
+
 /// That its leases need not be waited for held of the time before.
 TEST(GoingAlone, WaitsForTheLeasesOfAPartnerThatStoppedAndServesAgain) {
   PlayedB world;
