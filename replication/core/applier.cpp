@@ -241,6 +241,7 @@ void Applier::store(Apply& a) {
     case DiskOpcode::unmap:
       return store_.data.discard(m.extent, durability, std::move(done));
     case DiskOpcode::renew_key:
+      store_.note_new_key();
       return store_.data.renew_key(std::move(done));
     case DiskOpcode::write_same:
       return write_same(store_.data, buffers_, clock_, m.extent, data_of(a), durability, std::move(done));
@@ -253,6 +254,7 @@ void Applier::on_stored(Apply& a, std::error_code error) {
   store_.note_returned();
   if (space_.frees(a.message.opcode, may_unmap(a.message))) space_.end_freeing();
   error ? store_.indeterminate.add(a.message.extent) : store_.indeterminate.settle(a.message.extent);
+  if (!error && a.message.opcode != DiskOpcode::renew_key) store_.note_written(a.message.extent);
   if (error) store_.fail("The store failed a write of the partner's: " + error.message() + ".", error);
   // No watermark will ever cover an order of an epoch that is over: what a hung store kept until now ends here.
   const bool over_already = a.message.epoch != standing_.epoch().id;

@@ -52,7 +52,7 @@ void Cleaner::gather() {
     }
     cursor_ = *next + 1;
     const bool quiet = regions_.quiet_since(*next, limit);
-    if (quiet && !resync_.is_unequal(*next)) batch_.push_back(*next);
+    if (quiet && !resync_.is_unequal(*next) && !store_.may_be_noise(*next)) batch_.push_back(*next);
   }
 }
 

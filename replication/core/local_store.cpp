@@ -32,6 +32,12 @@ engine::Extent LocalStore::region_extent(std::uint64_t region) const {
   return {offset, std::min<std::uint64_t>(region_size(), volume_size() - offset)};
 }
 
+void LocalStore::note_written(engine::Extent extent) {
+  if (!noise_from || extent.offset > *noise_from || extent.end() <= *noise_from) return;
+  noise_from = extent.end();
+  if (*noise_from >= volume_size()) noise_from.reset();
+}
+
 engine::Extent LocalStore::whole_blocks(engine::Extent extent) const {
   const std::uint64_t block = std::max(info.block_size, info.physical_block_size);
   const std::uint64_t from = (extent.offset + block - 1) / block * block, to = extent.end() / block * block;

@@ -5,6 +5,7 @@
 // Requires: the data and the metadata outlive every callback. Callers: the parts that read or write this node's store;
 // what failed, and since when, is put right again by membership alone.
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "engine/disk.hpp"
@@ -56,6 +57,8 @@ struct LocalStore {
   engine::Knowledge known;
   engine::RangeLock locks;
   IndeterminateExtents indeterminate;
+  /// From there on the two copies may hold different noise, under keys of their own; nothing: they do nowhere.
+  std::optional<std::uint64_t> noise_from;
   /// The write cache was on at some time since this volume was attached: the stores may hold what was not flushed.
   bool was_cached = false;
 
@@ -82,6 +85,14 @@ struct LocalStore {
   [[nodiscard]] engine::Extent blocks_around(engine::Extent extent, engine::Extent bounds) const;
   [[nodiscard]] engine::Durability durability(bool fua) const {
     return fua || !info.write_cache ? engine::Durability::durable : engine::Durability::cached;
+  }
+  /// A new key makes noise of everything, which is written over from the start on.
+  void note_new_key() { noise_from = 0; }
+  /// Of a write that all members have; and of any that this store has, where another node orders.
+  void note_written(engine::Extent extent);
+  /// The copies are equal where no bit is set, and where one is they may hold different noise.
+  [[nodiscard]] bool may_be_noise(std::uint64_t region) const {
+    return noise_from && region_extent(region).end() > *noise_from;
   }
   /// The store completed something: it does not hang.
   void note_returned() { returned_at = clock_.now(); }

@@ -214,6 +214,7 @@ void PhaseRunner::forward_all() {
   left_epoch_.forget_if_recorded();
   store_.info.size = store_.volume_size();
   space_.begin_epoch();
+  store_.noise_from.reset();  // all of it is marked, and made equal
   if (store_watch_.owes_old_work()) mark<"membership.old_work_first">();
   resync_.stop();
   // What a hung store kept from being drained is not started here, nor answered from here, when the store returns it.

@@ -41,6 +41,7 @@ void Resync::start(bool solo) {
   solo_ = solo;
   words_.assign((store_.region_count() + 63) / 64, 0);
   began_ = clock_.now();
+  store_.noise_from.reset();  // all of it is marked, and copied
   regions_.remember(true);
   ask_map();
 }

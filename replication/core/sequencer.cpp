@@ -169,6 +169,7 @@ void Sequencer::store(Op& op) {
     case DiskOpcode::unmap:
       return store_.data.discard(op.extent, durability, std::move(done));
     case DiskOpcode::renew_key:
+      store_.note_new_key();
       return store_.data.renew_key(std::move(done));
     case DiskOpcode::write_same:
       return write_same(store_.data, buffers_, clock_, op.extent, op.payload, durability, std::move(done));
@@ -315,7 +316,10 @@ void Sequencer::settle_failed(Op& op) {
 
 void Sequencer::finish(Op& op, std::error_code status) {
   if (op.tracked) regions_.end_write(op.extent, clock_.now());
-  if (op.tracked && !status && op.opcode != DiskOpcode::renew_key) resync_.note_written(op.extent);
+  if (op.tracked && !status && op.opcode != DiskOpcode::renew_key) {
+    store_.note_written(op.extent);
+    resync_.note_written(op.extent);
+  }
   if (op.tracked && space_.frees(op.opcode, op.may_unmap)) space_.end_freeing();
   if (op.sequence) {
     const std::uint64_t sequence = std::exchange(op.sequence, 0);

@@ -101,5 +101,33 @@ TEST(Key, APowerCutBetweenTheKeyAndTheZerosLeavesCopiesThatAreMadeEqual) {
   EXPECT_EQ(pair.violation(), "");
 }
 
+/// Whoever erases gave up after the key, or in the middle of the zeros: what is left of the noise is not the same on
+/// both, and nothing but its bits tells.
+TEST(Key, NoiseThatIsLeftIsMadeEqualWhenACopyComesBack) {
+  for (const bool begun : {false, true}) {
+    for (const NodeSide goes : {kA, kB}) {
+      ScriptedPair pair(pair_program(), is_encrypted);
+      ASSERT_EQ(pair.written(kA, 8, 1, 8), std::error_code{});
+      ASSERT_EQ(pair.written(kA, 200, 1, 8), std::error_code{});
+      EXPECT_EQ(done(pair, kA, DiskOpcode::renew_key), std::error_code{});
+      if (begun) {
+        auto& zeros = pair.submit(kA, DiskOpcode::unmap, 0, 100, 0);
+        ASSERT_TRUE(pair.wait_for([&] { return zeros.done; }));
+      }
+      ASSERT_EQ(pair.written(kA, 300, 2), std::error_code{});
+      pair.run_for(10 * kSecond);
+      EXPECT_EQ(pair.status(kA).dirty_bytes < pair.world().scenario.volume_size(), begun);
+      pair.host(goes).end(Host::End::power_cut);
+      ASSERT_TRUE(pair.wait_for([&] { return pair.is(engine::other(goes), MirrorState::solo); }));
+      pair.host(goes).boot();
+      ASSERT_TRUE(pair.wait_for([&] { return pair.in_sync(); }));
+      EXPECT_TRUE(std::ranges::equal(pair.host(kA).data(0).visible(), pair.host(kB).data(0).visible()));
+      const NodeSide orders = engine::other(goes);
+      EXPECT_TRUE(pair.wait_for([&] { return pair.status(orders).dirty_bytes == 0; })) << "it is noise no more";
+      EXPECT_EQ(pair.violation(), "");
+    }
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::simulation
