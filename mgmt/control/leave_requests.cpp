@@ -99,13 +99,18 @@ Outcome<std::string> LeaveJobs::check_lost(const Configuration& configuration, N
   if (!found) return std::unexpected(found.error());
   const auto stays = look(configuration, engine::other(side));
   if (!stays) return std::unexpected(stays.error());
-  for (const auto& volume : configuration.volumes)
-    if (const auto why = is_only_elsewhere(volume, stays->node->side) ? std::nullopt : why_not_alone(*stays, volume))
+  bool drops = found->certain;
+  for (const auto& volume : configuration.volumes) {
+    const bool split = is_kept_in_a_split(*stays, volume);
+    drops |= split;
+    if (split || is_only_elsewhere(volume, stays->node->side)) continue;
+    if (const auto why = why_not_alone(*stays, volume))
       return refuse(RefusalKind::conflict,
                     fmt::format("{} Nothing was changed: {} may have what this node lacks. Bring it back; if it is "
                                 "gone for good, `lockstep volume force-solo {} --node {}` first.",
                                 *why, node.name, volume.name, stays->node->name));
-  return found->certain ? node.name + " without its changes" : node.name;
+  }
+  return drops ? node.name + " without its changes" : node.name;
 }
 
 Outcome<Job> LeaveJobs::leave(const LeaveWish& wish) {

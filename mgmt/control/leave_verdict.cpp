@@ -33,6 +33,12 @@ bool is_only_elsewhere(const Volume& volume, NodeSide here) {
   return volume.lifecycle == Lifecycle::ready && volume.copy(here).unmade;
 }
 
+bool is_kept_in_a_split(const CopyView& stays, const Volume& volume) {
+  const ReplicaStatus* status = stays.status(volume);
+  if (volume.lifecycle != Lifecycle::ready || !stays.report.running || !status || !status->epoch) return false;
+  return status->state == "split_brain" && status->serving && status->epoch->members == side_name(stays.node->side);
+}
+
 std::optional<std::string> why_not_alone(const CopyView& stays, const Volume& volume) {
   if (volume.lifecycle != Lifecycle::ready || lone_epoch_of(stays, volume)) return std::nullopt;
   return fmt::format("{} does not serve {} alone: it is {} there.", stays.node->name, volume.name,

@@ -13,6 +13,8 @@ namespace lockstep::mgmt {
                                                       const Volume& volume);
 /// Why `stays` is not known to be the only member of the volume's epoch and to serve it; nothing: it is.
 [[nodiscard]] std::optional<std::string> why_not_alone(const CopyView& stays, const Volume& volume);
+/// Both copies went on alone, and the one on `stays` serves: with the other's node its changes are lost.
+[[nodiscard]] bool is_kept_in_a_split(const CopyView& stays, const Volume& volume);
 /// In use, with its only copy on the other node: the one here is not made yet.
 [[nodiscard]] bool is_only_elsewhere(const Volume& volume, NodeSide here);
 /// The volume is not one that hosts use, or is not yet.

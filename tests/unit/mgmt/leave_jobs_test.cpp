@@ -181,6 +181,22 @@ TEST_F(LeaveJobsTest, OneThatIsLostIsLetGoByWhoeverServesAlone) {
   expect_out(before);
 }
 
+/// Nobody is there to give it up.
+TEST_F(LeaveJobsTest, OneThatIsLostInASplitIsLetGoWithItsChanges) {
+  const Configuration before = configuration();
+  others_.b_away = true;
+  others_.b_answers_with_a_pair = false;
+  others_.split = true;
+  EXPECT_FALSE(leave(true)) << "A's copy is no copy of its own alone";
+  others_.left = true;
+  EXPECT_EQ(leave(true).error().kind, RefusalKind::confirmation_needed) << "its changes go, too";
+  const auto begun = leave(true, "node-b without its changes");
+  ASSERT_TRUE(begun) << begun.error().detail;
+  turns();
+  EXPECT_EQ(job(begun->id).state, JobState::done) << job(begun->id).message;
+  expect_out(before);
+}
+
 TEST_F(LeaveJobsTest, OneThatIsLostWhileTheArbiterIsChangedLeavesNoChangeBehindThatNobodyCanEnd) {
   const auto let_go = [](Configuration& c) -> Outcome<void> {
     c.pair->arbiter.changing = true;

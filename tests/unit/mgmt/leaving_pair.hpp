@@ -26,6 +26,7 @@ struct Others {
   bool left = false;         ///< by agreement
   bool b_alone = false;      ///< B's lockstepd serves alone: it was forced, or A's disk failed
   bool a_failed = false;     ///< A's disk
+  bool split = false;        ///< what A's lockstepd last heard of B's copy is that it went on alone, too
   bool restarted = false;    ///< A's lockstepd: it was told nothing since
   bool forget_fails = false;
   std::function<void()> meanwhile{};  ///< called when a change was made, but is not in force yet
@@ -71,6 +72,7 @@ class LeaveJobsTest : public test::JobTest {
                       : side == kA && others_.a_failed ? "failed"
                       : others_.left && side == kB     ? "left"
                                                        : "in_sync";
+      if (side == kA && others_.split) replica.state = "split_brain";
       replica.serving = true;
       replica.size = v.size;
       replica.epoch = EpochView{7, v.first_epoch.to_string(), solo ? side_name(side) : "both", "a", ""};
