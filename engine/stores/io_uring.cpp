@@ -3,8 +3,10 @@
 #include <array>
 #include <atomic>
 #include <cassert>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -22,7 +24,8 @@ constexpr std::size_t kZeros = std::size_t{1} << 20;
 constexpr unsigned kLeastDepth = 512;    // where there is no memory for a longer ring
 constexpr unsigned kMostThreads = 1024;  // of the kernel, that wait for disks
 constexpr std::size_t kEndsInATurn = 1024;
-constexpr std::size_t kLargestFixed = std::size_t{1} << 30;  // the kernel's bound on one registered buffer
+constexpr auto kLastMoment = std::chrono::milliseconds(200);  // for what is under way as a process ends
+constexpr std::size_t kLargestFixed = std::size_t{1} << 30;   // the kernel's bound on one registered buffer
 
 std::string reason(int negative_errno) { return std::error_code(-negative_errno, std::generic_category()).message(); }
 
@@ -320,11 +323,15 @@ void IoUring::unregister_file(int file) {
 
 void IoUring::unlock_idle_files() {
   std::array<io_uring_cqe*, 64> ended;
-  while (const unsigned count =
-             io_uring_peek_batch_cqe(&impl_->ring, ended.data(), static_cast<unsigned>(ended.size()))) {
+  std::size_t in_kernel = impl_->in_kernel;
+  const auto limit = std::chrono::steady_clock::now() + kLastMoment;
+  while (in_kernel > 0 && std::chrono::steady_clock::now() < limit) {
+    const unsigned count = io_uring_peek_batch_cqe(&impl_->ring, ended.data(), static_cast<unsigned>(ended.size()));
     for (unsigned i = 0; i < count; ++i)
       --impl_->files[static_cast<std::size_t>(static_cast<Request*>(io_uring_cqe_get_data(ended[i]))->file)].in_kernel;
     io_uring_cq_advance(&impl_->ring, count);
+    in_kernel -= count;
+    if (count == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   for (const Impl::File& file : impl_->files)
     if (file.descriptor >= 0 && file.in_kernel == 0) ::flock(file.descriptor, LOCK_UN);

@@ -53,8 +53,8 @@ class IoUring {
   [[nodiscard]] Result<int> register_file(int descriptor, bool claims = false);
   void unregister_file(int file);
   /// At the process's end, beside a disk that hangs: a ring that waits for what it was given keeps all its files for as
-  /// long, and with them their locks (flock). Lets go of the locks of those that nothing was given for. No reactor runs
-  /// any more, and nothing else is asked afterwards.
+  /// long, and with them their locks (flock). Lets go of the locks of those that nothing was given for, or nothing that
+  /// does not end within a moment. The last thing that the reactor does.
   void unlock_idle_files();
   [[nodiscard]] std::size_t in_flight() const;
   /// A stretch of zeros to write from.

@@ -4,6 +4,8 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <future>
+#include <semaphore>
 
 #include <boost/asio/signal_set.hpp>
 #include <nlohmann/json.hpp>
@@ -38,6 +40,7 @@ namespace {
 // The last resort, when sessions can't be drained either: every acknowledged write is on disk at any moment.
 constexpr engine::Duration kStopPatience = std::chrono::seconds(5);
 constexpr engine::Duration kDrainPatience = std::chrono::milliseconds(500);
+constexpr engine::Duration kStandStillPatience = std::chrono::seconds(1);
 
 Result<void> check_state_folder(const std::string& folder) {
   struct stat info {};
@@ -76,10 +79,19 @@ FabricWatchOptions fabric_options(const Configuration& c, const Workers& workers
 
 /// Threads that a disk holds in the kernel keep this process's descriptors from being closed after its end, for as long
 /// as it hangs: the lock, the addresses and the sessions would be missing to the process that follows. What the disk
-/// was given keeps its files, and they stay locked.
+/// was given keeps its files, and they stay locked. The reactors stand still where they are: a thread does not end
+/// before those have that the kernel runs for its ring.
 [[noreturn]] void end_beside_a_disk(const Workers& workers) {
   flush_log();
-  for (const auto& worker : workers) worker->ring->unlock_idle_files();
+  auto standing = std::make_shared<std::counting_semaphore<>>(0);
+  for (const auto& worker : workers)
+    worker->reactor.post([&ring = *worker->ring, standing] {
+      ring.unlock_idle_files();
+      standing->release();
+      while (true) ::pause();
+    });
+  const auto limit = std::chrono::steady_clock::now() + kStandStillPatience;
+  for (std::size_t i = 0; i < workers.size(); ++i) (void)standing->try_acquire_until(limit);
   (void)::close_range(STDERR_FILENO + 1, ~0U, 0);
   std::_Exit(EXIT_SUCCESS);
 }
@@ -161,6 +173,13 @@ struct Daemon::Impl final : EventSink {
     });
   }
 
+  /// By the node, after its shutdown: its reactor answers.
+  [[nodiscard]] bool is_owed() {
+    std::promise<bool> owed;
+    workers.front()->reactor.post([this, &owed] { owed.set_value(node->is_owed()); });
+    return owed.get_future().get();
+  }
+
   void stop(engine::Callback<> answered) {
     if (std::exchange(stopping, true)) {
       if (answered) answered();
@@ -213,12 +232,13 @@ int Daemon::run() {
   for (const auto& worker : d.workers) worker->reactor.start();
   tell_ready();
   d.control.run();
+  d.server.reset();
+  const bool is_owed = !d.cut_short && d.is_owed();
+  if (is_owed) log_warning("A disk has not returned what it was given; stopped without it.");
+  // What is still under way can not be taken apart.
+  if (d.cut_short || is_owed) end_beside_a_disk(d.workers);
   for (const auto& worker : d.workers) worker->reactor.stop();
   for (const auto& worker : d.workers) worker->reactor.join();
-  d.server.reset();
-  if (!d.cut_short && d.node->is_owed()) log_warning("A disk has not returned what it was given; stopped without it.");
-  // What is still under way can not be taken apart.
-  if (d.cut_short || d.node->is_owed()) end_beside_a_disk(d.workers);
   return 0;
 }
 
