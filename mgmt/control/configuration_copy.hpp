@@ -28,16 +28,20 @@ class ConfigurationCopy {
 
   [[nodiscard]] std::string problem() const;                 ///< a sentence; empty when it is of now
   [[nodiscard]] std::int64_t newer() const;                  ///< its revision, where it is of a later time; else 0
-  [[nodiscard]] bool was_seen() const { return was_seen_; }  ///< by update(): newer() is true of it
+  [[nodiscard]] bool was_seen() const { return was_seen_; }  ///< by update()
+  /// When it was first seen it was of a later time than the database at this start.
+  [[nodiscard]] bool was_newer() const { return was_newer_; }
 
  private:
   struct Seen {
     std::string problem;
     std::int64_t newer = 0;
   };
+  [[nodiscard]] static Seen look(const SavedConfigurationFile& file, const SavedConfiguration& now);
   [[nodiscard]] static Seen look_and_write(const SavedConfigurationFile& file, const SavedConfiguration& now,
-                                           std::int64_t known);
-  [[nodiscard]] std::int64_t first_of(const SavedConfiguration& now);
+                                           std::int64_t newer);
+  [[nodiscard]] bool see_first(const SavedConfiguration& now);
+  void take(std::optional<Seen> seen, const std::string& besides);
   void is_owed();
   [[nodiscard]] std::string silence() const;
 
@@ -46,7 +50,7 @@ class ConfigurationCopy {
   mutable std::mutex mutex_;  ///< guards the next two
   Seen seen_;
   std::optional<std::int64_t> first_;  ///< the database's revision at the first update()
-  std::atomic<bool> was_seen_ = false;
+  std::atomic<bool> was_seen_ = false, was_newer_ = false;
 };
 
 }  // namespace lockstep::mgmt

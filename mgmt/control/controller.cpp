@@ -146,9 +146,10 @@ std::optional<WantedState> Controller::wanted() const {
 /// The copy may be as old as the database: lockstepd and the partner may know better, and get a moment to say so.
 DatabaseTime Controller::database_time() const {
   const DatabaseTime by_copy = core_->database_time();
-  if (by_copy != DatabaseTime::now) return by_copy;
+  if (by_copy == DatabaseTime::past) return by_copy;
   const auto [head, configuration] = core_->revisions.in_force();
   if (!configuration->pair || core_->revisions.compared().agreed == head) return DatabaseTime::now;
+  if (by_copy == DatabaseTime::unknown) return by_copy;
   const auto status = reconciler_.report().status;
   if (status && !status->volumes.empty() && status->revision > head.n) return DatabaseTime::past;
   if (status && !core_->partner(*configuration)) return DatabaseTime::now;

@@ -217,7 +217,7 @@ std::optional<std::vector<FoundReplica>> NodeCore::replicas_there_read() {
 }
 
 DatabaseTime NodeCore::database_time() const {
-  if (copy.newer() != 0) return DatabaseTime::past;
+  if (copy.was_newer()) return DatabaseTime::past;
   const bool has_one = configuration()->pair && replaced.replaced_here_ms() == 0;
   return has_one && !copy.was_seen() ? DatabaseTime::unknown : DatabaseTime::now;
 }

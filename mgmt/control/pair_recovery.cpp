@@ -52,6 +52,13 @@ void PairRecovery::ask_partner(RecoveryView& view) const {
     view.problem = view.partner_says + " Install this node's version there.";
     return;
   }
+  if (!standing && standing.error().answered) {
+    view.partner = PartnerWord::newer;
+    view.partner_says =
+        fmt::format("{} can't say whether it has a newer copy: {}", partner->name, standing.error().detail);
+    view.problem = view.partner_says + " Try again when it can, or switch that machine off.";
+    return;
+  }
   if (!standing) {
     view.partner = PartnerWord::away;
     view.partner_says = fmt::format("{} {}.", partner->name, standing.error().detail);
@@ -129,7 +136,9 @@ void PairRecovery::look_at_orders(RecoveryView& view) const {
     if (!names.empty()) view.loses += (view.loses.empty() ? "" : " ") + fmt::format(fmt::runtime(what), names);
   };
   tell(unknown, "Volumes that the copy does not know go out of service, though their files stay: {}.");
-  tell(filled, "Its import was under way then, and it is in use, so that it counts as whole: {}.");
+  tell(filled,
+       "Its import was under way then, and it is in use: it is kept, though perhaps only a part of it was filled. "
+       "Compare it with its source before you rely on it: {}.");
   tell(deleted, "Deleted, since its making, filling or deleting was under way: {}.");
 }
 

@@ -42,7 +42,9 @@ Outcome<std::string> Peer::request(const std::string& method, const std::string&
   }
   if (!reply) return std::unexpected(reply.error());
   if (reply->status >= 200 && reply->status < 300) return std::move(reply->body);
-  return std::unexpected(refusal_from(reply->body));
+  Refusal refusal = refusal_from(reply->body);
+  refusal.answered = true;
+  return std::unexpected(std::move(refusal));
 }
 
 Outcome<PrepareAnswer> Peer::prepare(const Proposal& proposal) {

@@ -40,6 +40,7 @@ struct Refusal {
   bool perhaps_done = false;       ///< not_current: the partner was asked, and did not answer
   bool partner_away = false;       ///< not_current: because the partner did not answer
   bool other_certificate = false;  ///< not_current: somebody answers there, but not with the partner's certificate
+  bool answered = false;           ///< the other node said so itself
 };
 
 template <class T>

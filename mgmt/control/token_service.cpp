@@ -52,6 +52,7 @@ void TokenService::see_to_token_file() {
 
 /// A disk without space has it tried again.
 void TokenService::leave_to_the_pair() {
+  const std::lock_guard one_at_a_time(change_mutex_);
   const auto configuration = core_.configuration();
   if (!configuration->pair) return;
   auto tokens = own();
@@ -83,6 +84,7 @@ engine::Result<void> TokenService::make_first_token(const std::filesystem::path&
 /// No configuration has to be changed for it, so that the partner need not be there. Kept before it is written: a
 /// secret in the file that is good for nothing would shut out whoever relies on it.
 engine::Result<void> TokenService::make_own_token(const std::filesystem::path& file) {
+  const std::lock_guard one_at_a_time(change_mutex_);
   auto tokens = own();
   const std::string name = tokens.empty() ? kOwnToken : fmt::format("{} of {}", kOwnToken, utc_text(wall_clock_ms()));
   const NewToken made = make(name, Role::admin, 0);
@@ -95,7 +97,7 @@ engine::Result<void> TokenService::make_own_token(const std::filesystem::path& f
                         fmt::format("No token can be made for {}: {}", file.string(), e.what()));
   }
   if (auto written = write_private_file(file, made.secret + "\n"); !written) {
-    (void)revoke_own(made.token.id);
+    (void)erase_own(made.token.id);
     return written;
   }
   log_warning(fmt::format("{} was gone: it has a new token now, of the role admin, for this node.", file.string()));
@@ -149,6 +151,11 @@ bool TokenService::is_own(const Uuid& id) const {
 }
 
 bool TokenService::revoke_own(const Uuid& id) {
+  const std::lock_guard one_at_a_time(change_mutex_);
+  return erase_own(id);
+}
+
+bool TokenService::erase_own(const Uuid& id) {
   auto tokens = own();
   if (std::erase_if(tokens, [&](const Token& token) { return token.id == id; }) == 0) return false;
   keep_own_tokens(tokens);

@@ -59,10 +59,12 @@ class TokenService {
   [[nodiscard]] std::vector<Token> own() const;
   [[nodiscard]] Outcome<void> revoke_from_pair(const Uuid& id);
   [[nodiscard]] bool revoke_own(const Uuid& id);
+  [[nodiscard]] bool erase_own(const Uuid& id);  ///< change_mutex_ is held
   void note_use(const Token& token, std::int64_t now_ms);
   NodeCore& core_;
   std::filesystem::path file_;
-  bool told_ = false;  ///< that no token could be written there
+  bool told_ = false;        ///< that no token could be written there
+  std::mutex change_mutex_;  ///< held while own_ is read, changed and kept
   mutable std::mutex mutex_;
   std::vector<Token> own_;              ///< this node's, the oldest first
   std::map<Uuid, std::int64_t> noted_;  ///< minute of the last use that is in the database

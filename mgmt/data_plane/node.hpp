@@ -171,11 +171,13 @@ class Node final : public PairUser {
     auto operator<=>(const Place&) const = default;
   };
   static Place place_of(const VolumeSpec& spec) { return {spec.id, spec.data}; }
+  using Reply = std::shared_ptr<engine::Callback<engine::Result<void>>>;
+  [[nodiscard]] static engine::Callback<> answer_silence(const Reply& reply, const std::string& path);
   void begin_disk_work(const Place& place, engine::Duration patience, engine::Callback<> go_on);
   [[nodiscard]] bool is_waited_for(const Place& place) const;
   [[nodiscard]] bool has_answered(const Place& place);
   engine::Callback<> end_disk_work(const Place& place);
-  [[nodiscard]] bool await_disk(const Place& place, engine::Callback<> again);
+  [[nodiscard]] bool await_disk(const Place& place, engine::Callback<> again, engine::Callback<> give_up);
   [[nodiscard]] bool has_replica_work() const;
   void end_replica_work();
   [[nodiscard]] static std::string silence(const std::string& path);
@@ -200,7 +202,6 @@ class Node final : public PairUser {
 
   // node_replicas.cpp
   using Removed = engine::Result<std::optional<engine::ArbiterSettings>>;
-  using Reply = std::shared_ptr<engine::Callback<engine::Result<void>>>;
   void end_removal(const ReplicaDelete& request, const Removed& outcome, const Reply& reply);
   [[nodiscard]] engine::Result<void> give_key(ReplicaCreate& request) const;
   void leave_pair(engine::Callback<> then);
@@ -261,11 +262,14 @@ class Node final : public PairUser {
   bool looks_at_space_ = false;
   bool stopping_ = false;
   /// A replica is being attached, made, lengthened or removed: some of its stores may be open.
+  struct Waiting {
+    engine::Callback<> again, give_up;
+  };
   struct DiskWork {
     engine::TimePoint since{};
     engine::TimerId timer{};
-    engine::Callback<> go_on;                ///< null when all has gone on without it
-    std::deque<engine::Callback<>> after{};  ///< requests that wait for its end
+    engine::Callback<> go_on;     ///< null when all has gone on without it
+    std::deque<Waiting> after{};  ///< requests that wait for its end
   };
   std::map<Place, DiskWork> disk_work_;
   std::map<Place, engine::Duration> late_;  ///< what took that long to be opened when it was attached last

@@ -43,18 +43,21 @@ bool Node::has_answered(const Place& place) {
 engine::Callback<> Node::end_disk_work(const Place& place) {
   (void)has_answered(place);
   DiskWork work = std::move(disk_work_.extract(place).mapped());
-  for (auto& again : work.after) again();
+  for (auto& each : work.after) each.again();
   end_replica_work();
   return std::move(work.go_on);
 }
 
-/// Runs `again` when the work on that place's disk has ended. False when there is none.
-bool Node::await_disk(const Place& place, engine::Callback<> again) {
+/// Runs `again` when the work on that place's disk has ended, or `give_up`. False when there is none.
+bool Node::await_disk(const Place& place, engine::Callback<> again, engine::Callback<> give_up) {
   const auto work = disk_work_.find(place);
   if (work == disk_work_.end()) return false;
   auto& after = work->second.after;
-  if (after.size() >= kMaxWaiting) after.pop_front();  // who asked that long ago waits no more
-  after.push_back(std::move(again));
+  after.push_back({std::move(again), std::move(give_up)});
+  if (after.size() <= kMaxWaiting) return true;
+  Waiting oldest = std::move(after.front());  // who asked that long ago waits no more, but its request is to end
+  after.pop_front();
+  oldest.give_up();
   return true;
 }
 
@@ -65,6 +68,10 @@ bool Node::has_replica_work() const {
 void Node::end_replica_work() {
   if (has_replica_work()) return;
   if (auto then = std::exchange(after_replica_work_, {})) then();
+}
+
+engine::Callback<> Node::answer_silence(const Reply& reply, const std::string& path) {
+  return [reply, path] { (*reply)(engine::fail(engine::Errc::timed_out, silence(path))); };
 }
 
 std::string Node::silence(const std::string& path) {

@@ -75,15 +75,16 @@ void Node::grow(const ReplicaGrow& request, Grown done) {
   auto reply = std::make_shared<Grown>(std::move(done));
   queue(
       [this, request, reply](engine::Callback<> next) {
-        make_room(
-            request.volume, request.size, [this, request, reply, next = std::move(next)](Result<void> outcome) mutable {
-              const auto found = volumes_.find(request.volume);
-              auto again = [this, request, reply] { grow(request, std::move(*reply)); };
-              const bool waits =
-                  !outcome && found != volumes_.end() && await_disk(place_of(found->second->spec), std::move(again));
-              if (!waits) (*reply)(std::move(outcome));
-              next();
-            });
+        make_room(request.volume, request.size,
+                  [this, request, reply, next = std::move(next)](Result<void> outcome) mutable {
+                    const auto found = volumes_.find(request.volume);
+                    auto again = [this, request, reply] { grow(request, std::move(*reply)); };
+                    const bool waits = !outcome && found != volumes_.end() &&
+                                       await_disk(place_of(found->second->spec), std::move(again),
+                                                  answer_silence(reply, found->second->spec.data));
+                    if (!waits) (*reply)(std::move(outcome));
+                    next();
+                  });
       },
       [reply] {
         (*reply)(engine::fail(Errc::resource_exhausted,

@@ -58,7 +58,8 @@ void Node::create(ReplicaCreate request, engine::Callback<Result<void>> done) {
           return next();
         }
         const Place place{request.identity.volume, request.data};
-        if (await_disk(place, [this, request, reply] { create(request, std::move(*reply)); })) return next();
+        auto again = [this, request, reply] { create(request, std::move(*reply)); };
+        if (await_disk(place, std::move(again), answer_silence(reply, place.data))) return next();
         if (auto given = give_key(request); !given) {
           (*reply)(std::move(given));
           return next();
@@ -106,7 +107,8 @@ void Node::remove(ReplicaDelete request, engine::Callback<Result<void>> done) {
           return next();
         }
         const Place place{request.volume, request.data};
-        if (await_disk(place, [this, request, reply] { remove(request, std::move(*reply)); })) return next();
+        auto again = [this, request, reply] { remove(request, std::move(*reply)); };
+        if (await_disk(place, std::move(again), answer_silence(reply, place.data))) return next();
         begin_disk_work(place, options_.disk_patience, std::move(next));
         auto removed = [this, request, place, reply](Removed outcome) {
           late_.erase(place);

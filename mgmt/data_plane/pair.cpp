@@ -153,6 +153,15 @@ void Pair::watch_workers() {
   for (const auto& worker : workers_) worker->reactor.post([&stalls = worker->stalls, lease] { stalls.watch(lease); });
 }
 
+void Pair::note_attaching() {
+  on_each(
+      [](PairShard& shard, engine::Callback<> noted) {
+        shard.note_attaching();
+        noted();
+      },
+      [] {});
+}
+
 void Pair::start(engine::Callback<> done) {
   started_ = true;
   on_each(

@@ -54,7 +54,9 @@ class Pair {
 
   /// As many as there are workers, and those that the volumes live in. Those that are there stay.
   void make_shards(unsigned at_least, engine::Callback<> done);
-  /// After the volumes that are there from the first moment were attached.
+  /// Before each volume: its disk may keep it from being attached for a while.
+  void note_attaching();
+  /// After they were attached.
   void start(engine::Callback<> done);
   [[nodiscard]] bool started() const { return started_; }
   struct PartnerPlan {

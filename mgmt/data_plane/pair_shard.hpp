@@ -96,6 +96,7 @@ class PairShard final : private replication::LinkEvents {
 
   /// After the volumes that are there from the first moment were attached.
   void start();
+  void note_attaching() { node_.note_attaching(); }
   /// What keeps it from listening where it is told to: the address, and a sentence.
   using AddressProblems = std::vector<std::pair<std::string, std::string>>;
   /// Listens for the partner and connects to it; null ends both. Where the secrets alone differ, a session that stands

@@ -81,7 +81,7 @@ struct PairNode::Impl final : PartnerUser {
   };
   std::variant<SessionsOpen, SessionsDraining, SessionsClosing> sessions;
   bool started = false, link_is_up = false;
-  engine::TimePoint attached_at = seams.clock.now();  ///< the last volume, or none yet
+  engine::TimePoint attaching_at = seams.clock.now();  ///< since when it has been at the last volume, or at none yet
   unsigned leaving = 0;
 
   [[nodiscard]] Mirror* find(const Uuid& volume) {
@@ -93,11 +93,11 @@ struct PairNode::Impl final : PartnerUser {
     for (auto& [id, mirror] : mirrors) act(*mirror);
   }
 
-  /// Volumes are attached one after the other before the node begins. A partner that has not served in this process
-  /// may be an old copy, and waits to be told more than that there is none here.
+  /// Volumes are attached one after the other before the node begins, and one whose disk is slow a little later. A
+  /// partner that has not served in this process may be an old copy, and waits to be told more than that there is none
+  /// here.
   [[nodiscard]] bool may_attach_it_yet(const InboundRequest& request, const Message& message) const {
-    if (started || message.type != MessageType::state || seams.clock.now() - attached_at >= kAttachesWithin)
-      return false;
+    if (message.type != MessageType::state || seams.clock.now() - attaching_at >= kAttachesWithin) return false;
     const auto theirs = decode_state(request.payload());
     return theirs && !theirs->running;
   }
@@ -107,7 +107,7 @@ struct PairNode::Impl final : PartnerUser {
   /// go on without this one.
   [[nodiscard]] bool takes(const InboundRequest& request, const Message& message) const {
     if (started) return true;
-    if (seams.clock.now() - attached_at >= kAttachesWithin) return false;
+    if (seams.clock.now() - attaching_at >= kAttachesWithin) return false;
     if (message.type == MessageType::propose) return true;
     return message.type == MessageType::state && !may_attach_it_yet(request, message);
   }
@@ -284,7 +284,7 @@ engine::Result<void> PairNode::Impl::attach(VolumeSettings volume, engine::Store
   auto mirror = std::make_unique<Mirror>(settings, seams, partner, volume.disk, data, std::move(meta), notices);
   Membership& membership = mirror->membership();
   mirrors.emplace(id, std::move(mirror));
-  attached_at = seams.clock.now();
+  attaching_at = seams.clock.now();
   membership.begin();
   return {};
 }
@@ -297,7 +297,10 @@ void PairNode::fence() {
   if (std::holds_alternative<Impl::SessionsOpen>(impl_->sessions)) impl_->fence();
 }
 
+void PairNode::note_attaching() { impl_->attaching_at = impl_->seams.clock.now(); }
+
 void PairNode::start() {
+  note_attaching();
   if (std::exchange(impl_->started, true)) return;
   impl_->for_each([](Mirror& m) { m.membership().on_node_started(); });
   impl_->tick();

@@ -50,6 +50,9 @@ class PairNode final : public LinkEvents {
   PairNode(NodeSettings settings, NodeSeams seams, NodeObserver& observer);
   ~PairNode() override;
 
+  /// The node goes on to another volume, perhaps of another PairNode's: its partner is to wait for what may be attached
+  /// here yet.
+  void note_attaching();
   /// Begins with the volumes attached so far; more may be attached later.
   void start();
 

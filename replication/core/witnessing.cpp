@@ -293,8 +293,8 @@ engine::Duration Witnessing::pause_alone() const {
 /// this node had won before the witness was set back.
 void Witnessing::note_raised(const WitnessView& view, bool trusted) {
   const bool known = trusted && raised_with_.witness_cluster != 0;
-  if (known || !standing_.in_sync()) return believe(view);
-  unconfirmed_ = {view, clock_.now()};
+  if (known || standing_.is_alone()) return believe(view);
+  if (standing_.in_sync()) unconfirmed_ = {view, clock_.now()};  // else its lease was lost since it asked
 }
 
 /// In sync by a lease, whose clock may have stood still: the partner may have gone on alone meanwhile, and the witness

@@ -236,6 +236,7 @@ struct IscsiLink::Impl final : LinkSessionOwner {
       LinkTaskList orphans;
       session->take_tasks(orphans);
       while (LinkTask* task = orphans.pop()) end(*task, std::unexpected(make_error_code(Errc::unknown_outcome)));
+      end_late();
       // Answers to these may send anew: that ends here, too.
       end_waiting();
     }
@@ -346,9 +347,13 @@ struct IscsiLink::Impl final : LinkSessionOwner {
     if (late_timer != engine::TimerId::none) return;
     late_timer = reactor.call_after(engine::Duration{0}, [this] {
       late_timer = engine::TimerId::none;
-      LinkTaskList late = std::exchange(late_tasks, {});
-      while (LinkTask* one = late.pop()) end(*one, std::unexpected(make_error_code(one->failure)));
+      end_late();
     });
+  }
+
+  void end_late() {
+    LinkTaskList late = std::exchange(late_tasks, {});
+    while (LinkTask* one = late.pop()) end(*one, std::unexpected(make_error_code(one->failure)));
   }
 };
 

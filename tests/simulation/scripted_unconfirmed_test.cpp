@@ -59,5 +59,33 @@ TEST(UnconfirmedWitness, ThatIsAnotherOneIsNotTakenByALeaseOfBeforeAPause) {
   expect_that_b_does_not_win(pair, another);
 }
 
+/// What it asks for there is granted, and told when it has found out that its lease is over.
+TEST(UnconfirmedWitness, ThatWasEmptiedIsNotTakenByAWinThatIsToldAfterTheLease) {
+  OnlyMember world(ArbiterKind::witness, [](Scenario& s) { s.first_sequencer = kB; });
+  auto& pair = world.pair;
+  auto& b = pair.host(kB);
+  ASSERT_TRUE(pair.wait_for([&] { return !pair.status(kB).failover_limited; }));
+  b.slow_witness().hold();
+  ASSERT_TRUE(pair.wait_for([&] { return b.slow_witness().held() == 1; }, 3 * kSecond));
+  b.pause();
+  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::solo); }, 10 * kSecond));
+  for (const NodeSide side : {kA, kB}) pair.world().cut(side, false);
+  pair.host(kA).witness().set_reachable(false);
+  pair.world().witness.empty();
+  b.thaw();
+  for (const char* what : {"its question", "the answer", "what it asks for"}) {
+    ASSERT_TRUE(pair.wait_for([&] { return b.slow_witness().held() == 1; }, kLease / 4)) << what;
+    b.slow_witness().let_go(0);
+  }
+  EXPECT_TRUE(pair.is(kB, MirrorState::in_sync)) << "by its clock it has a lease";
+  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kB, MirrorState::suspended); }, 2 * kLease));
+  for (Nanos passed = 0; passed < 10 * kLease; passed += 10 * kMillisecond) {
+    while (b.slow_witness().held() > 0) b.slow_witness().let_go(0);
+    pair.run_for(10 * kMillisecond);
+    ASSERT_FALSE(pair.is(kB, MirrorState::solo)) << "beside A, which serves";
+  }
+  EXPECT_EQ(pair.violation(), "");
+}
+
 }  // namespace
 }  // namespace lockstep::simulation

@@ -64,7 +64,7 @@ TEST_F(OfThePast, NobodysPlaceIsGivenToAnotherAndNobodyIsLetGoAsLost) {
   ASSERT_TRUE(pair_->invite_in_place_of(NodeSide::b, "node-b"));
   held_back_ = true;
   EXPECT_NE(why(pair_->invite_in_place_of(NodeSide::b, "node-b")).find(kWhy), std::string::npos);
-  EXPECT_NE(why(pair_->look_for_lost(second())).find(kWhy), std::string::npos) << "pair leave --lost";
+  EXPECT_NE(why(pair_->look_for_lost(second(), ShutOut::let_go)).find(kWhy), std::string::npos) << "pair leave --lost";
 }
 
 TEST_F(OfThePast, TheCopyBesideTheVolumesTellsItLikewise) {
