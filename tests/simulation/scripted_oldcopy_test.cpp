@@ -175,7 +175,7 @@ TEST(OldCopy, WaitsForAPartnerThatIsStillAttaching) {
 
 /// Many volumes take longer than a disk is waited for.
 TEST(OldCopy, WaitsForAPartnerThatAttachesOneAfterTheOther) {
-  constexpr auto kEach = std::chrono::seconds(8);
+  constexpr Nanos kEach = 8 * kSecond;
   OnlyMember world(ArbiterKind::preferred, attaches_first);
   world.set_a_back();
   world.pair.host(kB).end(Host::End::killed);
