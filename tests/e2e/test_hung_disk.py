@@ -2,8 +2,10 @@
 import contextlib
 import signal
 import subprocess
+import threading
+import time
 
-from harness import MIB, Failed, Skipped, Volume, World, Writer, check, wait_for
+from harness import MIB, Failed, Rpc, Skipped, Volume, World, Writer, check, wait_for
 
 BEGUN = "Waiting to be told what to serve."
 
@@ -27,13 +29,61 @@ def started_again(w):
     return w.a.log_text().count(BEGUN) > begun and w.a.process.poll() is None
 
 
+def on_two_disks(w):
+    """The folder of a disk, a volume that lies there, and one that lies elsewhere."""
+    hung_folder = w.small_file_system(96 * MIB)
+    hung, other = [w.add(Volume(name, lun, 16 * MIB, mirrored=False)) for lun, name in enumerate(("hung", "other"))]
+    folder = w.a.volume_folder
+    w.a.data = lambda v: str((hung_folder if v is hung else folder) / f"{v.name}.data")
+    w.a.metadata = lambda v: str((hung_folder if v is hung else folder) / f"{v.name}.meta")
+    return hung_folder, hung, other
+
+
+class Asked:
+    """A request over a connection of its own, whose answer comes when it comes."""
+
+    def __init__(self, w, ask):
+        self.answer, self.problem = None, None
+        rpc, w.a.rpc = w.a.rpc, self
+        ask()
+        w.a.rpc = rpc
+        self.connection = Rpc(w.a.socket)
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def call(self, method, **parameters):
+        self.method, self.parameters = method, parameters
+
+    def run(self):
+        try:
+            self.answer = self.connection.call(self.method, **self.parameters)
+        except Exception as error:  # told by whoever waits for the answer
+            self.problem = error
+
+
+def test_a_disk_that_hangs_as_a_replica_is_made_holds_up_nothing_else():
+    with World(nodes=1, witness=False) as w:
+        hung_folder, hung, other = on_two_disks(w)
+        w.a.create(other)
+        with frozen(w, hung_folder):
+            made = Asked(w, lambda: w.a.create(hung))
+            time.sleep(0.5)
+            begun = time.monotonic()
+            w.a.apply_cleanly([other])
+            took = time.monotonic() - begun
+            check(took < 15, f"the disk was waited for for {took:.1f} s")
+            check(made.thread.is_alive(), "the file system was not frozen: this shows nothing")
+            problems = w.a.apply()["problems"]
+            check([p["object"] for p in problems] == ["volume hung"] and "has not answered" in problems[0]["message"],
+                  f"the disk should be named: {problems}")
+        made.thread.join(20)
+        check(made.answer is not None, f"the replica should have been made: {made.problem}")
+        w.a.apply_cleanly()
+
+
 def test_a_restart_beside_a_disk_that_hangs_serves_what_is_on_other_disks():
     with World(nodes=1, witness=False) as w:
-        hung_folder = w.small_file_system(96 * MIB)
-        hung, other = [w.add(Volume(name, lun, 16 * MIB, mirrored=False)) for lun, name in enumerate(("hung", "other"))]
-        folder = w.a.volume_folder
-        w.a.data = lambda v: str((hung_folder if v is hung else folder) / f"{v.name}.data")
-        w.a.metadata = lambda v: str((hung_folder if v is hung else folder) / f"{v.name}.meta")
+        hung_folder, hung, other = on_two_disks(w)
         for volume in (hung, other):
             w.a.create(volume)
         w.a.apply_cleanly()
