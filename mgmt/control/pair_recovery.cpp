@@ -218,12 +218,12 @@ Outcome<void> PairRecovery::recover_saved(const RecoveryView& view, const Recove
     return refuse(RefusalKind::invalid, "There is a saved copy of the configuration, which says all of it.",
                   {{"", "Send nothing but confirm."}});
   if (wish.confirm != name)
-    return refuse(
-        RefusalKind::confirmation_needed,
-        fmt::format("The pair {} as it was at revision {} is put in force here. {} {}Send the pair's name, "
-                    "{}, as `confirm`.",
-                    name, saved.revision.n, view.partner_says, view.loses.empty() ? "" : view.loses + " ", name),
-        {{"/confirm", fmt::format("Must be {}.", name)}});
+    return refuse(RefusalKind::confirmation_needed,
+                  fmt::format("The pair {} as it was at revision {} is put in force here. {}{}Send the pair's name, "
+                              "{}, as `confirm`.",
+                              name, saved.revision.n, view.partner_says.empty() ? "" : view.partner_says + " ",
+                              view.loses.empty() ? "" : view.loses + " ", name),
+                  {{"/confirm", fmt::format("Must be {}.", name)}});
   Node here = *saved.here();
   here.id = core_.node_id;
   here.fingerprint = core_.identity.fingerprint;

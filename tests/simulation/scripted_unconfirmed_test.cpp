@@ -66,7 +66,7 @@ TEST(UnconfirmedWitness, ThatWasEmptiedIsNotTakenByAWinThatIsToldAfterTheLease) 
   auto& b = pair.host(kB);
   ASSERT_TRUE(pair.wait_for([&] { return !pair.status(kB).failover_limited; }));
   b.slow_witness().hold();
-  ASSERT_TRUE(pair.wait_for([&] { return b.slow_witness().held() == 1; }, 3 * kSecond));
+  ASSERT_TRUE(pair.wait_for([&] { return b.slow_witness().held() == 1; }, 120 * kSecond));
   b.pause();
   ASSERT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::solo); }, 10 * kSecond));
   for (const NodeSide side : {kA, kB}) pair.world().cut(side, false);

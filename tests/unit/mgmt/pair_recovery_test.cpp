@@ -219,7 +219,7 @@ TEST_F(PairRecoveryTest, OfACopyThatIsOlderThanLockstepdsOrdersItIsToldWhatIsLos
   const auto unconfirmed = recovery_->recover(asked, token_);
   ASSERT_FALSE(unconfirmed);
   EXPECT_THAT(unconfirmed.error().detail, HasSubstr(later.to_string()));
-  EXPECT_THAT(unconfirmed.error().detail, HasSubstr("counts as whole: filled."));
+  EXPECT_THAT(unconfirmed.error().detail, HasSubstr("before you rely on it: filled."));
   EXPECT_THAT(unconfirmed.error().detail, HasSubstr("was under way: gone, never."));
   ASSERT_TRUE(recovery_->recover({.confirm = "pair1", .rebuild = {}, .node = {}}, token_));
   const auto now = core_->configuration();
