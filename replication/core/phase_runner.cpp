@@ -165,6 +165,7 @@ void PhaseRunner::resume_in_sync() {
     return serve_in_sync(false);
   }
   partner_stopped = false;  // it serves in this epoch again, and its leases count
+  witnessing_.abandon();    // it may have begun to ask since the resume was begun
   applier_.open(false);
   partner_.heartbeat_now();
   sequencer_.resend();
