@@ -249,10 +249,12 @@ void Node::try_again(const ApplyPtr& apply) {
 
 void Node::begin_attach(const ApplyPtr& apply, const VolumeSpec& spec) {
   const Place place = place_of(spec);
-  if (pair_) pair_->note_attaching();
   engine::Duration patience =
       apply->met_silence ? std::min(kNextPatience, options_.disk_patience) : options_.disk_patience;
-  if (const auto late = late_.find(place); late != late_.end() && !apply->met_silence) {
+  const auto late = late_.find(place);
+  // One that can't be attached is tried again and again, and nobody is to wait for that.
+  if (pair_ && (!pair_->started() || late != late_.end())) pair_->note_attaching();
+  if (late != late_.end() && !apply->met_silence) {
     apply->met_silence = true;  // the others are waited for less long, however long this one takes
     patience = std::max(patience, std::min(late->second * 3 / 2, kLongestPatience));
   }

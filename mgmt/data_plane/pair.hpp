@@ -54,7 +54,8 @@ class Pair {
 
   /// As many as there are workers, and those that the volumes live in. Those that are there stay.
   void make_shards(unsigned at_least, engine::Callback<> done);
-  /// Before each volume: its disk may keep it from being attached for a while.
+  /// Before each volume that is there from the first moment, and each whose disk was slow: it may be attached a while
+  /// later.
   void note_attaching();
   /// After they were attached.
   void start(engine::Callback<> done);
