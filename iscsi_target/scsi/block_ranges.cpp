@@ -29,7 +29,7 @@ bool all_zero(std::span<const std::byte> bytes) {
   return bytes[0] == std::byte{0} && std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0;
 }
 
-engine::Extent next_piece(Task& task) {
+engine::Extent next_range_piece(Task& task) {
   const std::uint64_t to_boundary = LogicalUnit::kRangePiece - task.left.offset % LogicalUnit::kRangePiece;
   const engine::Extent piece{task.left.offset, std::min(task.left.length, to_boundary)};
   task.left = {piece.end(), task.left.length - piece.length};
@@ -42,7 +42,7 @@ void write_zeroes_next(Task& task) {
   const bool unmaps = task.cdb(1) & kUnmapBit;
   task.request.may_unmap = unmaps;
   const auto opcode = unmaps ? engine::DiskOpcode::unmap : engine::DiskOpcode::write_zeroes;
-  submit(task, opcode, next_piece(task), {}, write_zeroes_next);
+  submit(task, opcode, next_range_piece(task), {}, write_zeroes_next);
 }
 
 void write_zeroes(Task& task) {
@@ -53,7 +53,7 @@ void write_zeroes(Task& task) {
 void repeat_block_next(Task& task) {
   if (task.left.empty()) return finish(task);
   if (!may_go_on(task, repeat_block_next)) return;
-  submit(task, engine::DiskOpcode::write_same, next_piece(task), task.buffer.span(), repeat_block_next);
+  submit(task, engine::DiskOpcode::write_same, next_range_piece(task), task.buffer.span(), repeat_block_next);
 }
 
 /// Zeros are never stored as data. With UNMAP the block's contents do not count: so do LIO and tgt, and libiscsi's
@@ -94,7 +94,7 @@ void unmap_next(Task& task) {
   if (task.left.empty()) return finish(task);
   if (!may_go_on(task, unmap_next)) return;
   task.request.may_unmap = true;
-  submit(task, engine::DiskOpcode::unmap, next_piece(task), {}, unmap_next);
+  submit(task, engine::DiskOpcode::unmap, next_range_piece(task), {}, unmap_next);
 }
 
 /// Everything is checked before anything is unmapped.

@@ -12,7 +12,7 @@
 namespace lockstep::mgmt {
 namespace {
 
-struct Task {
+struct FileWork {
   std::function<void()> work;
   bool done = false;
 };
@@ -22,7 +22,7 @@ struct Task {
 struct FileThread::State {
   std::mutex mutex;
   std::condition_variable changed;
-  std::deque<std::shared_ptr<Task>> queue;  ///< the first one is under way while `busy`
+  std::deque<std::shared_ptr<FileWork>> queue;  ///< the first one is under way while `busy`
   bool busy = false;
   bool hangs = false;  ///< the one under way was given up
   bool stopping = false;
@@ -66,7 +66,7 @@ FileThread::~FileThread() {
 }
 
 bool FileThread::run(std::function<void()> work) {
-  const auto task = std::make_shared<Task>(Task{std::move(work)});
+  const auto task = std::make_shared<FileWork>(FileWork{std::move(work)});
   std::unique_lock lock(state_->mutex);
   if (state_->hangs) return false;
   state_->queue.push_back(task);
