@@ -2,6 +2,7 @@
 #include "mgmt/control/token_service.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "mgmt/control/secrets.hpp"
 #include "tests/unit/mgmt/management.hpp"
@@ -83,6 +84,23 @@ class OwnTokenTest : public TokenTest {
     while (text.ends_with('\n')) text.pop_back();
     return text;
   }
+  /// A token of this node's own; nothing when none could be made.
+  std::optional<Token> make_own(TokenService& tokens) {
+    EXPECT_TRUE(tokens.ensure_token_file(file_));
+    std::filesystem::remove(file_);
+    tokens.see_to_token_file();
+    return tokens.authenticate(secret());
+  }
+  /// The same, taken into the pair by a join.
+  std::optional<Token> joined_with_own(TokenService& tokens) {
+    const auto token = make_own(tokens);
+    const auto taken_in = [&](Configuration& c) -> Outcome<void> {
+      c.tokens.push_back(*token);
+      return {};
+    };
+    EXPECT_TRUE(token && node_->core->change("Joined", taken_in));
+    return token;
+  }
   static std::vector<Token> own(const TokenService& tokens) {
     std::vector<Token> all;
     for (const auto& use : tokens.list())
@@ -111,10 +129,7 @@ TEST_F(OwnTokenTest, AnotherOneIsMadeWhereTheFileIsGoneAndNoneEndsByIt) {
 
 TEST_F(OwnTokenTest, IsRevokedWhenItIsAskedForAndStaysSo) {
   TokenService tokens(*node_->core);
-  ASSERT_TRUE(tokens.ensure_token_file(file_));
-  std::filesystem::remove(file_);
-  tokens.see_to_token_file();
-  const auto token = tokens.authenticate(secret());
+  const auto token = make_own(tokens);
   ASSERT_TRUE(token);
   EXPECT_TRUE(tokens.is_own(token->id));
   ASSERT_TRUE(tokens.revoke(token->id));
@@ -129,10 +144,7 @@ TEST_F(OwnTokenTest, IsRevokedWhenItIsAskedForAndStaysSo) {
 /// Who joins with this node's own token has it taken into the pair.
 TEST_F(OwnTokenTest, IsThePairsAloneOnceThePairHasIt) {
   TokenService tokens(*node_->core);
-  ASSERT_TRUE(tokens.ensure_token_file(file_));
-  std::filesystem::remove(file_);
-  tokens.see_to_token_file();
-  const auto token = tokens.authenticate(secret());
+  const auto token = make_own(tokens);
   ASSERT_TRUE(token);
   const auto put = [&](bool there) {
     ASSERT_TRUE(node_->core->change("By the other node", [&](Configuration& c) -> Outcome<void> {
@@ -158,15 +170,8 @@ TEST_F(OwnTokenTest, IsThePairsAloneOnceThePairHasIt) {
 
 TEST_F(OwnTokenTest, OfANodeThatJoinedBeforeIsLeftToThePairAtTheStart) {
   TokenService tokens(*node_->core);
-  ASSERT_TRUE(tokens.ensure_token_file(file_));
-  std::filesystem::remove(file_);
-  tokens.see_to_token_file();
-  const auto token = tokens.authenticate(secret());
+  const auto token = joined_with_own(tokens);
   ASSERT_TRUE(token);
-  ASSERT_TRUE(node_->core->change("Joined", [&](Configuration& c) -> Outcome<void> {
-    c.tokens.push_back(*token);
-    return {};
-  }));
   TokenService later(*node_->core);
   ASSERT_TRUE(later.ensure_token_file(file_));
   EXPECT_FALSE(later.is_own(token->id));
@@ -176,15 +181,8 @@ TEST_F(OwnTokenTest, OfANodeThatJoinedBeforeIsLeftToThePairAtTheStart) {
 /// Before that is noticed.
 TEST_F(OwnTokenTest, IsGoodNowhereOnceRevokedWhereThePairHasItToo) {
   TokenService tokens(*node_->core);
-  ASSERT_TRUE(tokens.ensure_token_file(file_));
-  std::filesystem::remove(file_);
-  tokens.see_to_token_file();
-  const auto token = tokens.authenticate(secret());
+  const auto token = joined_with_own(tokens);
   ASSERT_TRUE(token);
-  ASSERT_TRUE(node_->core->change("Joined", [&](Configuration& c) -> Outcome<void> {
-    c.tokens.push_back(*token);
-    return {};
-  }));
   ASSERT_TRUE(tokens.revoke(token->id));
   EXPECT_FALSE(tokens.authenticate(secret()));
   EXPECT_FALSE(tokens.still_holds(*token));
