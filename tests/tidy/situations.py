@@ -12,8 +12,8 @@ import sys
 root = pathlib.Path(__file__).resolve().parents[2]
 PAGE = root / "docs/operator/what-to-do-when.md"
 CLI = root / "ui-api/cli"
-JUDGES = ("mgmt/control/health.cpp", "mgmt/control/stale_database.cpp", "mgmt/control/volume_verdict.cpp",
-          "mgmt/data_plane/node_space.cpp", "mgmt/data_plane/memory_bound.cpp", "engine/rdma/check/fabric_check.cpp",
+JUDGES = ("mgmt/control/health.cpp", "mgmt/control/link_health.cpp", "mgmt/control/stale_database.cpp",
+          "mgmt/control/volume_verdict.cpp", "mgmt/data_plane/node_space.cpp", "mgmt/data_plane/memory_bound.cpp", "engine/rdma/check/fabric_check.cpp",
           "engine/rdma/check/fabric_growth.cpp", *(f"replication/core/{name}.cpp" for name in (
               "witnessing", "fencing", "going_alone", "membership", "membership_commands", "local_store", "partner")))
 SENTENCE_WORDS = 3  # fewer are parts of one
