@@ -90,6 +90,7 @@ class Mirror final : public engine::Disk,
   [[nodiscard]] bool witness_holds_this_epoch() const override { return witnessing_.raised(); }
   [[nodiscard]] ReplicaState state() const override { return membership_.state(); }
   [[nodiscard]] bool agreed() const override { return membership_.agreed(); }
+  void tell_partner() override { membership_.look_again(); }
   void end_unstarted(const Selection& which) override { front_.end_unstarted(which); }
 
   const MirrorNotices notices_;
@@ -109,6 +110,7 @@ class Mirror final : public engine::Disk,
   Applier applier_;
   Generations generations_;
   Cleaner cleaner_;
+  WitnessAgreement witness_agreement_;
   Witnessing witnessing_;
   LuStateKeeper lu_;
   Front front_;

@@ -18,6 +18,7 @@
 #include "replication/core/sequencer.hpp"
 #include "replication/core/space.hpp"
 #include "replication/core/standing.hpp"
+#include "replication/core/witness_agreement.hpp"
 #include "replication/core/witnessing.hpp"
 
 namespace lockstep::replication {
@@ -43,6 +44,7 @@ struct MirrorParts {
   Applier& applier;
   Generations& generations;
   Cleaner& cleaner;
+  WitnessAgreement& witness_agreement;
   Witnessing& witnessing;
   LuStateKeeper& lu;
   Front& front;

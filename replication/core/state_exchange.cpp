@@ -22,12 +22,15 @@ void StateExchange::ask() {
   bytes->out = encode_state(user_.state());
   const std::span<const std::byte> out = bytes->out;
   const std::span<std::byte> in = bytes->in;
-  auto answered = [this, run = run_, asked_with = store_.meta->knowledge(),
+  auto answered = [this, run = run_, asked_with = store_.meta->knowledge(), told = witness_agreement_.word(),
                    keep = std::move(bytes)](const IoResult<Message>& result) {
     // A volume that was detached meanwhile may be attached anew, and have told more since.
     if (result && run == run_ && !standing_.closed()) {
       growth_.note_partner_room(*result);
-      if (result->status == Errc::ok) generations_.learn(*result, asked_with);
+      if (result->status == Errc::ok) {
+        generations_.learn(*result, asked_with);
+        witness_agreement_.learn(*result, told);
+      }
     }
     const std::size_t got = result ? result->payload : 0;
     on_state(run, result, std::span(keep->in).first(std::min(got, keep->in.size())));
@@ -40,6 +43,7 @@ Message StateExchange::state_message() const {
   Message m = outbound_.message(MessageType::state);
   m.extent.length = store_.room();
   generations_.tell(m);
+  witness_agreement_.tell(m);
   return m;
 }
 
@@ -91,6 +95,7 @@ void StateExchange::take(std::uint64_t session, InboundRequest& request, const M
   if (!theirs) return answer(request, m, Errc::corrupt);
   growth_.note_partner_room(m);
   generations_.learn_of_this(m);
+  witness_agreement_.learn(m);
   applier_.drop_old(session);
   states_to_answer_.push_back({&request, m});
   answer_states();
@@ -117,6 +122,7 @@ void StateExchange::answer_states() {
     header.volume = w.message.volume;
     header.extent.length = store_.room();
     generations_.tell(header);
+    witness_agreement_.tell(header);
     auto bytes = std::make_unique<std::vector<std::byte>>(encode_state(user_.state()));
     const std::span<const std::byte> payload = *bytes;
     answer(*w.request, header, payload, [keep = std::move(bytes)] {});

@@ -18,6 +18,7 @@
 #include "replication/core/partner.hpp"
 #include "replication/core/replica_state.hpp"
 #include "replication/core/standing.hpp"
+#include "replication/core/witness_agreement.hpp"
 
 namespace lockstep::replication {
 
@@ -37,8 +38,8 @@ class ExchangeUser {
 class StateExchange {
  public:
   StateExchange(const engine::Clock& clock, const Partner& partner, const Standing& standing, const LocalStore& store,
-                Outbound& outbound, Applier& applier, Generations& generations, LuStateKeeper& lu, Growth& growth,
-                const std::function<void()>& changed, ExchangeUser& user)
+                Outbound& outbound, Applier& applier, Generations& generations, WitnessAgreement& witness_agreement,
+                LuStateKeeper& lu, Growth& growth, const std::function<void()>& changed, ExchangeUser& user)
       : clock_(clock),
         partner_(partner),
         standing_(standing),
@@ -46,6 +47,7 @@ class StateExchange {
         outbound_(outbound),
         applier_(applier),
         generations_(generations),
+        witness_agreement_(witness_agreement),
         lu_(lu),
         growth_(growth),
         changed_(changed),
@@ -97,6 +99,7 @@ class StateExchange {
   Outbound& outbound_;
   Applier& applier_;
   Generations& generations_;
+  WitnessAgreement& witness_agreement_;
   LuStateKeeper& lu_;
   Growth& growth_;
   const std::function<void()>& changed_;

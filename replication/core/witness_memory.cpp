@@ -1,10 +1,14 @@
 #include "replication/core/witness_memory.hpp"
 
 #include <algorithm>
+#include <limits>
 
 namespace lockstep::replication {
 namespace {
 using engine::Knowledge;
+
+/// No witness ever has that revision: to a version that does not know of it, one that has less was set back.
+constexpr std::int64_t kLetGo = std::numeric_limits<std::int64_t>::max();
 
 void take_record(Knowledge& known, const WitnessView& view) {
   const WitnessRecord record = view.record.value_or(WitnessRecord{});
@@ -19,6 +23,15 @@ std::optional<WitnessRecord> last_seen(const Knowledge& known) {
   return WitnessRecord{known.record_number, known.record_epoch, known.record_members};
 }
 
+bool has_taken_witness(const Knowledge& known) {
+  return known.witness_cluster != 0 && known.witness_revision != kLetGo;
+}
+
+Knowledge let_go_of_witness(Knowledge known) {
+  if (known.witness_cluster != 0) known.witness_revision = kLetGo;
+  return known;
+}
+
 const char* to_string(WitnessTrust trust) {
   switch (trust) {
     case WitnessTrust::ok:
@@ -31,6 +44,8 @@ const char* to_string(WitnessTrust trust) {
       return "no_record_any_more";
     case WitnessTrust::tampered:
       return "tampered";
+    case WitnessTrust::let_go:
+      return "let_go";
   }
   return "?";
 }
@@ -38,6 +53,7 @@ const char* to_string(WitnessTrust trust) {
 WitnessTrust judge_witness(const Knowledge& known, const WitnessView& view) {
   if (view.tampered) return WitnessTrust::tampered;
   if (known.witness_cluster == 0) return WitnessTrust::ok;
+  if (!has_taken_witness(known)) return WitnessTrust::let_go;
   const auto seen = last_seen(known);
   if (seen && !view.record) return WitnessTrust::no_record_any_more;
   if (view.cluster != known.witness_cluster) return WitnessTrust::other_cluster;

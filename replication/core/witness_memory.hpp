@@ -14,14 +14,20 @@ enum class WitnessTrust : std::uint8_t {
   other_cluster,       ///< another witness than the one that was seen
   no_record_any_more,  ///< there was a record, and now there is none
   tampered,            ///< somebody else wrote there
+  let_go,              ///< this node has let go of the one that it knew: the partner is to know the same one
 };
 [[nodiscard]] const char* to_string(WitnessTrust trust);
 
 /// The record that was seen there last.
 [[nodiscard]] std::optional<WitnessRecord> last_seen(const engine::Knowledge& known);
 
+/// A witness is known, and was not let go of.
+[[nodiscard]] bool has_taken_witness(const engine::Knowledge& known);
+/// Until both nodes take one together it grants nothing; what was seen of it is remembered.
+[[nodiscard]] engine::Knowledge let_go_of_witness(engine::Knowledge known);
+
 /// `known`: as it was when the witness was asked, for answers may overtake one another. The first that holds of
-/// tampered, no_record_any_more, other_cluster and behind. A record that is not the one that was seen was written after
+/// tampered, let_go, no_record_any_more, other_cluster and behind. A record that is not the one that was seen was written after
 /// that, with a higher number: any other is of a witness that was set back, and has perhaps gone another way since. A
 /// witness that was never seen is ok, also without a record: `judge` in verdict.hpp grants nothing without one.
 [[nodiscard]] WitnessTrust judge_witness(const engine::Knowledge& known, const WitnessView& view);

@@ -46,9 +46,15 @@ std::string what_is_wrong(WitnessTrust trust) {
       return "The witness has lost its record of this volume.";
     case WitnessTrust::tampered:
       return "Somebody else has written to the witness's record of this volume: keep others from writing to that etcd.";
+    case WitnessTrust::let_go:
+      return "The two nodes have not agreed on one witness since this node's was another one.";
   }
   return {};
 }
+
+constexpr const char* kBesidePartner =
+    "The two nodes' witnesses are different ones, and both nodes could go on: look at what each node's endpoints lead "
+    "to. It grants nothing until they are one.";
 
 bool holds_the_same(const engine::Knowledge& a, const engine::Knowledge& b) {
   return a.witness_cluster == b.witness_cluster && a.witness_repairs == b.witness_repairs &&
@@ -164,7 +170,7 @@ void Witnessing::consider(const WitnessView& view) {
     reason_ = "This node had not seen the witness's record when it lost its partner: it grants nothing.";
     return again_after(std::chrono::seconds(1));
   }
-  if (is_set_back()) return again_after(std::chrono::seconds(1));
+  if (is_set_back() || beside_partner()) return again_after(std::chrono::seconds(1));
   // A win at or below this replica's own number is void: another epoch was agreed since.
   const bool counts = attempted_ > standing_.epoch().number;
   if (view.record && counts && *view.record == mine_) {
@@ -254,15 +260,47 @@ bool Witnessing::has_told_of_this_replica(engine::Callback<> told) {
 // ---- raising -----------------------------------------------------------------------------------------------------
 
 bool Witnessing::raised() const {
-  return raised_ && store_.known.witness_repairs == store_.meta->knowledge().witness_repairs;
+  return raised_ && !agreement_.differs() && store_.known.witness_repairs == store_.meta->knowledge().witness_repairs;
 }
 
 void Witnessing::tick() {
   const bool serves = standing_.in_sync() || standing_.is_alone();
   if (!witness_ || standing_.epoch().arbiter.kind != engine::ArbiterKind::witness) return;
+  agree_with_partner();
   if (unconfirmed_) return believe_when_confirmed();
   if (!serves || raising_ || above_ || standing_.gated || clock_.now() < next_raise_) return;
   raise();
+}
+
+/// Each waits for what the other one says, so that neither waits for the next look.
+void Witnessing::agree_with_partner() {
+  if (!agreement_.take_news()) return;
+  user_.tell_partner();
+  if (!raised()) next_raise_ = {};
+  changed_();
+}
+
+/// In sync. One that is taken already goes on to be, and what is taken alone is found by who joins.
+bool Witnessing::may_take(const WitnessView& view) {
+  if (judge_witness(raised_with_, view) == WitnessTrust::ok && raised_with_.witness_cluster != 0) return true;
+  if (agreement_.may_take(view.cluster)) return true;
+  mark<"witness.not_agreed">();
+  reason_ = kBesidePartner;
+  return false;
+}
+
+bool Witnessing::beside_partner() {
+  if (!agreement_.differs()) return false;
+  mark<"witness.differs">();
+  reason_ = kBesidePartner;
+  return true;
+}
+
+/// In sync. Another one answers than the one that is known.
+void Witnessing::let_go_of_old(const WitnessView& view) {
+  const bool asked_since = raised_with_.witness_cluster == store_.known.witness_cluster;
+  if (!asked_since || judge_witness(store_.known, view) == WitnessTrust::ok) return;
+  if (view.cluster != store_.known.witness_cluster && agreement_.is_to_let_go()) agreement_.let_go();
 }
 
 void Witnessing::raise() {
@@ -302,7 +340,7 @@ void Witnessing::note_raised(const WitnessView& view, bool trusted) {
 void Witnessing::believe_when_confirmed() {
   if (standing_.in_sync() && !standing_.is_leased_since(unconfirmed_->came)) return;
   const Unconfirmed seen = *std::exchange(unconfirmed_, std::nullopt);
-  if (standing_.in_sync()) believe(seen.view);
+  if (standing_.in_sync() && may_take(seen.view)) believe(seen.view);
 }
 
 void Witnessing::believe(const WitnessView& view) {
@@ -378,6 +416,7 @@ void Witnessing::raise_over(const WitnessView& view) {
   if (standing_.in_sync() && !standing_.lease_valid()) return;
   const bool right = judge_witness(raised_with_, view) == WitnessTrust::ok;
   if (serves_against(view, right)) return;
+  if (standing_.in_sync()) let_go_of_old(view);
   if (view.record == record) {
     note_raised(view, right);
     if (!unconfirmed_ && may_refresh(*view.record)) refresh(view, record);

@@ -5,7 +5,7 @@
 // What it says counts only beside what was learnt of it before (witness_memory.hpp): a witness that was set back,
 // emptied or replaced grants nothing. In sync both nodes look at it now and then, and put it right together: the one
 // that orders writes their epoch there, and each takes the witness as it stands when it sees that very epoch, and the
-// partner has granted a lease since.
+// partner has granted a lease since. Both take the same one (witness_agreement.hpp).
 //
 // An attempt's number stays undecided (attempted()) until an epoch above it is entered or the witness named another:
 // whatever an abandoned attempt still does there is at or below a later agreement's number, and void.
@@ -22,6 +22,7 @@
 #include "replication/core/look_times.hpp"
 #include "replication/core/replica_state.hpp"
 #include "replication/core/standing.hpp"
+#include "replication/core/witness_agreement.hpp"
 
 namespace lockstep::replication {
 
@@ -31,13 +32,14 @@ class WitnessingUser {
   virtual ~WitnessingUser() = default;
   [[nodiscard]] virtual ReplicaState state() const = 0;  ///< this replica's
   [[nodiscard]] virtual bool agreed() const = 0;         ///< the partner is known to have recorded this node's epoch
+  virtual void tell_partner() = 0;                       ///< which witness this node knows
 };
 
 class Witnessing {
  public:
   Witnessing(const NodeSettings& settings, engine::Clock& clock, engine::Random& random, Witness* witness,
-             const Standing& standing, LocalStore& store, Generations& generations, WitnessingUser& user,
-             const std::function<void()>& changed)
+             const Standing& standing, LocalStore& store, Generations& generations, WitnessAgreement& agreement,
+             WitnessingUser& user, const std::function<void()>& changed)
       : settings_(settings),
         clock_(clock),
         random_(random),
@@ -45,6 +47,7 @@ class Witnessing {
         standing_(standing),
         store_(store),
         generations_(generations),
+        agreement_(agreement),
         user_(user),
         changed_(changed) {}
   ~Witnessing();
@@ -101,6 +104,10 @@ class Witnessing {
   [[nodiscard]] engine::Duration pause_alone() const;
   void note_raised(const WitnessView& view, bool trusted);
   void believe_when_confirmed();
+  void agree_with_partner();
+  [[nodiscard]] bool may_take(const WitnessView& view);
+  [[nodiscard]] bool beside_partner();
+  void let_go_of_old(const WitnessView& view);
   void believe(const WitnessView& view);
   [[nodiscard]] WitnessRecord record_for(std::uint64_t number, const engine::Uuid& epoch,
                                          engine::MemberSet members) const;
@@ -117,6 +124,7 @@ class Witnessing {
   const Standing& standing_;
   LocalStore& store_;
   Generations& generations_;
+  WitnessAgreement& agreement_;
   WitnessingUser& user_;
   const std::function<void()>& changed_;
   bool asking_ = false, lost_ = false, unreachable_ = false, raising_ = false, raised_ = false, overruled_ = false;

@@ -1,5 +1,5 @@
-// Another witness for a pair in use, as management orders it: both nodes ask none, then both the new one. And what
-// becomes of a node that is told of the old one once more.
+// Another witness for a pair in use, as management orders it: both nodes ask none, then both the new one. What becomes of
+// a node that is told of the old one once more, and of two whose endpoint leads to different ones.
 #include <gtest/gtest.h>
 
 #include "tests/simulation/pair_program.hpp"
@@ -101,6 +101,84 @@ TEST(AnotherWitness, ThatOneNodeKnowsLetsNobodyElseWin) {
     EXPECT_FALSE(w.solo(other(first))) << "it has not seen its epoch there in sync";
     EXPECT_EQ(w.pair.violation(), "");
   }
+}
+
+/// The endpoint is a name, and leads elsewhere now; a connection that stands goes on to the old one.
+TEST(AnotherWitness, ThatOnlyOneNodesEndpointLeadsToLetsNotBothGoOn) {
+  for (const auto moved : {kA, kB}) {
+    for (const bool restarted : {false, true}) {
+      TwoWitnesses w;
+      w.use(moved, &w.another);
+      w.pair.run_for(45 * kSecond);
+      EXPECT_TRUE(w.pair.in_sync());
+      EXPECT_FALSE(w.known()) << "failover is limited, and somebody says so";
+      w.cut();
+      for (const auto side : {kA, kB}) {
+        if (restarted) w.pair.host(side).end(Host::End::power_cut);
+        if (restarted) w.pair.host(side).boot();
+      }
+      EXPECT_TRUE(w.pair.wait_for([&] { return w.solo(other(moved)); }, 10 * kSecond))
+          << w.pair.status(other(moved)).reason;
+      w.pair.run_for(20 * kSecond);
+      EXPECT_FALSE(w.solo(moved)) << w.pair.status(moved).reason;
+      EXPECT_EQ(w.pair.violation(), "");
+    }
+  }
+}
+
+TEST(AnotherWitness, ThatBothNodesEndpointsLeadToOneAfterTheOtherIsTaken) {
+  for (const auto first : {kA, kB}) {
+    TwoWitnesses w;
+    w.use(first, &w.another);
+    w.pair.run_for(30 * kSecond);
+    w.use(other(first), &w.another);
+    ASSERT_TRUE(w.pair.wait_for([&] { return w.known(); }, 30 * kSecond))
+        << w.pair.status(kA).reason << " " << w.pair.status(kB).reason;
+    w.pair.host(first).end(Host::End::power_cut);
+    EXPECT_TRUE(w.pair.wait_for([&] { return w.solo(other(first)); }, 10 * kSecond));
+    EXPECT_EQ(w.pair.violation(), "");
+  }
+}
+
+/// As an etcd on each of the two machines is, which both call "localhost".
+TEST(AnotherWitness, OfEachNodesOwnIsTakenByOneNodeAtMostWhoeverOrders) {
+  TwoWitnesses w;
+  SimWitness third;
+  third.empty();
+  third.empty();  // another cluster again
+  w.both_use(nullptr);
+  w.pair.run_for(kSecond);
+  w.use(kA, &w.another);
+  w.use(kB, &third);
+  w.pair.run_for(30 * kSecond);
+  for (const auto restarted : {kA, kB, kA}) {  // the other one orders, from then on
+    w.pair.host(restarted).end(Host::End::killed);
+    w.pair.host(restarted).boot();
+    ASSERT_TRUE(w.pair.wait_for([&] { return w.pair.in_sync(); }));
+    w.pair.run_for(30 * kSecond);
+    EXPECT_FALSE(w.known());
+  }
+  w.cut();
+  w.pair.run_for(30 * kSecond);
+  EXPECT_FALSE(w.solo(kA) && w.solo(kB));
+  EXPECT_EQ(w.pair.violation(), "");
+}
+
+/// What a node won while it was alone is known to a later partner by what it tells.
+TEST(AnotherWitness, IsNotTheOneOfWhoeverJoinsAndKnowsAnOlder) {
+  TwoWitnesses w;
+  w.pair.host(kB).end(Host::End::power_cut);
+  ASSERT_TRUE(w.pair.wait_for([&] { return w.solo(kA); }, 10 * kSecond));
+  w.use(kB, nullptr);
+  w.pair.host(kB).boot();
+  ASSERT_TRUE(w.pair.wait_for([&] { return w.pair.in_sync(); }));
+  w.use(kA, &w.another);
+  w.pair.run_for(30 * kSecond);
+  w.cut();
+  w.use(kB, &w.pair.world().witness);
+  w.pair.run_for(20 * kSecond);
+  EXPECT_FALSE(w.solo(kA) && w.solo(kB));
+  EXPECT_EQ(w.pair.violation(), "");
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ PARTS = (
     "lu_state_in_force memory_watch node_settings operations",
     "partner standing",
     "forward_entries local_store",
-    "completions growth left_epoch outbound space",
+    "completions growth left_epoch outbound space witness_agreement",
     "forwarder resync",
     "applier lu_state_keeper sequencer",
     "front generations store_watch",

@@ -151,6 +151,25 @@ TEST(WitnessMemory, WhatBothPutRightIsTheOneThatIsKnownAndNoOther) {
   });
 }
 
+TEST(WitnessMemory, WhatWasLetGoOfGrantsNothingUntilBothPutItRight) {
+  EXPECT_EQ(let_go_of_witness(kNothing), kNothing);
+  EXPECT_FALSE(has_taken_witness(kNothing));
+  for_every_combination([](const Knowledge& k, const WitnessView& v) {
+    if (k.witness_cluster == 0) return;
+    EXPECT_TRUE(has_taken_witness(k));
+    const Knowledge without = let_go_of_witness(k);
+    EXPECT_FALSE(has_taken_witness(without));
+    EXPECT_TRUE(k.may_become(without));
+    EXPECT_EQ(last_seen(without), last_seen(k)) << "what it said still forbids";
+    EXPECT_EQ(judge_witness(without, v), let_go);
+    EXPECT_EQ(learn(without, v), without);
+    const Knowledge after = accept_witness(without, v);
+    EXPECT_TRUE(has_taken_witness(after));
+    EXPECT_TRUE(without.may_become(after));
+    EXPECT_EQ(judge_witness(after, v), ok);
+  });
+}
+
 TEST(WitnessMemory, AnAnswerThatNamesNoClusterTeachesNothing) {
   for (const Knowledge& k : {kNothing, known(kNone), known(kSeen)}) {
     EXPECT_EQ(learn(k, view(kNewer, {9, 9}, 0)), k);
