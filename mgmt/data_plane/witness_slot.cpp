@@ -77,22 +77,29 @@ std::optional<replication::LineEstimate> WitnessSlot::slow_line() const {
 void WitnessSlot::probe() {
   timer_ = engine::TimerId::none;
   probing_ = true;
-  etcd_->probe(
-      [this, asked = std::weak_ptr(etcd_)](const replication::EtcdProbe& found) {
-        if (asked.lock() != etcd_) return;
-        probing_ = false;
-        const bool reachable = found.answers;
-        const bool refused_anew = found.refused && found.problem != refusal_;
-        const bool is_new = !told_ || reachable != reachable_ || refused_anew;
-        told_ = true;
-        reachable_ = reachable;
-        refusal_ = found.refused ? found.problem : "";
-        if (is_new && changed_) changed_(reachable, found.problem);
-        note_line();
-        etcd_->tend();
-        probe_after(reachable ? kProbeEvery : kProbeAgain);
-      },
-      told_ ? engine::Duration{0} : kFirstProbe);
+  auto probed = [this, asked = std::weak_ptr(etcd_)](const replication::EtcdProbe& found) {
+    if (asked.lock() == etcd_) on_probed(found);
+  };
+  const engine::Duration patience = told_ ? engine::Duration{0} : kFirstProbe;
+  if (!is_to_try_write()) return etcd_->probe(std::move(probed), patience);
+  tried_write_ = reactor_.now();
+  etcd_->try_write(std::move(probed), patience);
+}
+
+bool WitnessSlot::is_to_try_write() const { return !reachable_ || reactor_.now() - tried_write_ >= kTryWriteEvery; }
+
+void WitnessSlot::on_probed(const replication::EtcdProbe& found) {
+  probing_ = false;
+  const bool reachable = found.answers;
+  const bool refused_anew = found.refused && found.problem != refusal_;
+  const bool is_new = !told_ || reachable != reachable_ || refused_anew;
+  told_ = true;
+  reachable_ = reachable;
+  refusal_ = found.refused ? found.problem : "";
+  if (is_new && changed_) changed_(reachable, found.problem);
+  note_line();
+  etcd_->tend();
+  probe_after(reachable ? kProbeEvery : kProbeAgain);
 }
 
 void WitnessSlot::probe_after(engine::Duration delay) {
@@ -101,7 +108,7 @@ void WitnessSlot::probe_after(engine::Duration delay) {
 }
 
 void WitnessSlot::probe_if_silent() {
-  if (!reachable_ || reactor_.now() - etcd_->answered_at() >= kProbeEvery) return probe();
+  if (is_to_try_write() || reactor_.now() - etcd_->answered_at() >= kProbeEvery) return probe();
   note_line();
   etcd_->tend();
   probe_after(kProbeEvery - (reactor_.now() - etcd_->answered_at()));

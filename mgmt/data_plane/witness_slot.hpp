@@ -45,7 +45,11 @@ class WitnessSlot final : public SharedWitness {
   /// Of one of which nothing is known: a connection, TLS, a token and the answer over a slow line that loses packets.
   static constexpr engine::Duration kFirstProbe = std::chrono::seconds(45);
   static constexpr engine::Duration kProbeSoon = std::chrono::milliseconds(200);
+  /// Whether it would take a write, as a failover is one: etcd may answer, and be full.
+  static constexpr engine::Duration kTryWriteEvery = std::chrono::minutes(2);
   void probe();
+  void on_probed(const replication::EtcdProbe& found);
+  [[nodiscard]] bool is_to_try_write() const;
   void probe_after(engine::Duration delay);
   void probe_if_silent();
   void on_connection_ended();
@@ -63,6 +67,7 @@ class WitnessSlot final : public SharedWitness {
   bool probing_ = false;
   bool slow_ = false;  ///< as it was told
   bool reachable_ = false;
+  engine::TimePoint tried_write_;
   bool told_ = false;    ///< whether `reachable_` was ever found out
   std::string refusal_;  ///< why it refuses this node, if it does
 };

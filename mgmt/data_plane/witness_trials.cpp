@@ -14,7 +14,7 @@ void WitnessTrials::run(replication::EtcdSettings settings, engine::Callback<con
   if (trials_.size() >= kMaxAtOnce) return done({false, false, kTooMany});
   const auto trial =
       trials_.emplace(trials_.end(), std::make_unique<replication::EtcdWitness>(reactor_, std::move(settings)));
-  (*trial)->probe([this, trial, done = std::move(done)](const replication::EtcdProbe& found) mutable {
+  (*trial)->try_write([this, trial, done = std::move(done)](const replication::EtcdProbe& found) mutable {
     auto tell = std::move(done);
     trials_.erase(trial);
     tell(found);

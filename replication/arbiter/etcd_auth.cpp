@@ -49,6 +49,7 @@ EtcdRefusal etcd_refusal(std::string_view body) {
   if (*code == kPermissionDenied) return EtcdRefusal::not_permitted;
   if (says("user name is empty")) return EtcdRefusal::no_user;
   if (says("authentication failed, invalid user ID or password")) return EtcdRefusal::wrong_password;
+  if (says("mvcc: database space exceeded")) return EtcdRefusal::no_space;
   if (says("authentication is not enabled")) return EtcdRefusal::auth_off;
   return EtcdRefusal::none;
 }
@@ -67,6 +68,9 @@ std::string explain(EtcdRefusal refusal, const std::string& user) {
              "pair's own, /lockstep/ID/ with the id that the user was made for";
     case EtcdRefusal::auth_off:
       return "etcd's authentication is not enabled";
+    case EtcdRefusal::no_space:
+      return "etcd takes no writes, since its database is full; make room in it (etcdctl compact and defrag, or a larger "
+             "--quota-backend-bytes), then etcdctl alarm disarm";
     case EtcdRefusal::none:
       break;
   }

@@ -25,6 +25,7 @@ enum class EtcdRefusal : std::uint8_t {
   wrong_password,  ///< or an unknown user
   not_permitted,   ///< the user's roles do not reach so far
   auth_off,        ///< asked for a token while authentication is not enabled
+  no_space,        ///< its database is full: it answers, and takes no writes, or has taken this as the last
 };
 
 /// What an answer other than HTTP 200 is. Only etcd's own words count: a proxy's 401 is `none`.

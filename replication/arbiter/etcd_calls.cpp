@@ -222,7 +222,7 @@ void EtcdCalls::try_next_later(const CallPtr& call) {
                                       }));
 }
 
-/// etcd carried out nothing of it.
+/// etcd carried out nothing of it, but perhaps of what filled its database.
 void EtcdCalls::on_refusal(const CallPtr& call, std::size_t index, const std::string& token, EtcdRefusal refusal) {
   const bool about_token = refusal == EtcdRefusal::stale_token || refusal == EtcdRefusal::no_user;
   if (about_token && !call->asks_for_token && !call->token_renewed && login_.on_refused(token)) {
@@ -236,6 +236,7 @@ void EtcdCalls::on_refusal(const CallPtr& call, std::size_t index, const std::st
   }
   const std::string why = lines_[index]->endpoint().to_string() + ": " + explain(refusal, user_.name);
   if (call->asks_for_token) login_.on_wrong_password(reactor_.now(), why);
+  call->maybe_done |= refusal == EtcdRefusal::no_space;
   finish(call, {{}, {make_error_code(Errc::refused), why}, true});
 }
 

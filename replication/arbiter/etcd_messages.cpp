@@ -1,6 +1,7 @@
 #include "replication/arbiter/etcd_messages.hpp"
 
 #include <charconv>
+#include <limits>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -118,6 +119,15 @@ engine::Result<SwapOutcome> outcome_of(const WitnessSlot& slot, const WitnessRec
 
 std::string etcd_range_request(const WitnessSlot& slot) {
   return json{{"key", key_of(slot)}, {"serializable", false}}.dump();
+}
+
+std::string etcd_write_trial_request(const WitnessSlot& slot) {
+  const std::string key = key_of(slot);
+  const std::string never = std::to_string(std::numeric_limits<std::int64_t>::max());
+  return json{{"compare", {{{"target", "MOD"}, {"result", "EQUAL"}, {"key", key}, {"mod_revision", never}}}},
+              {"success", {{{"request_put", {{"key", key}, {"value", ""}}}}}},
+              {"failure", {{{"request_range", {{"key", key}}}}}}}
+      .dump();
 }
 
 std::string etcd_reads_request(std::span<const WitnessSlot> slots) {

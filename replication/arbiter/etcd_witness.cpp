@@ -236,6 +236,20 @@ void EtcdWitness::probe(engine::Callback<EtcdProbe> done, engine::Duration patie
       patience);
 }
 
+void EtcdWitness::try_write(engine::Callback<EtcdProbe> done, engine::Duration patience) {
+  const WitnessSlot slot = impl_->slot({});
+  impl_->calls->submit(
+      kEtcdTxnPath, etcd_write_trial_request(slot), EtcdCallKind::probe,
+      [slot, done = std::move(done)](EtcdAnswer answer) mutable {
+        const bool answers = !answer.problem.code;
+        const auto views = answers ? parse_reads_answer(std::span(&slot, 1), answer.body)
+                                   : std::vector<engine::Result<WitnessView>>();
+        const bool told = !views.empty() && views.front();
+        done({answers, answer.refused, std::move(answer.problem.message), told ? views.front()->cluster : 0});
+      },
+      patience);
+}
+
 void EtcdWitness::tend() { impl_->calls->tend(); }
 void EtcdWitness::when_ended(std::function<void()> ended) { impl_->calls->when_ended(std::move(ended)); }
 const std::string& EtcdWitness::last_problem() const { return impl_->calls->last_problem(); }

@@ -63,6 +63,8 @@ class EtcdWitness final : public Witness {
 
   /// `patience`: how long it goes on at least.
   void probe(engine::Callback<EtcdProbe> done, engine::Duration patience = {});
+  /// The same, and whether it would take a write. Nothing is written, but etcd's members agree on that: now and then.
+  void try_write(engine::Callback<EtcdProbe> done, engine::Duration patience = {});
   /// Now and then: keeps connections open for the next request.
   void tend();
   /// The other side ended a connection on which nothing was asked: perhaps it is gone.

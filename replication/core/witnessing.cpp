@@ -31,6 +31,9 @@ std::string is_unreachable(std::error_code error) {
   return "The witness can't be reached: " + (store ? "it does not answer as a witness does" : error.message()) + ".";
 }
 
+constexpr const char* kTakesNoWrite =
+    "The witness was asked to let this node go on alone, and has not said that it wrote that down.";
+
 constexpr const char* kWithoutThisReplica =
     "The witness holds a newer epoch without this replica; it waits for its partner.";
 
@@ -202,6 +205,7 @@ void Witnessing::swap(const WitnessView& view) {
     if (run != run_) return;
     if (!result) {
       mark<"witness.outcome_unknown">();
+      reason_ = kTakesNoWrite;
       return again_after(std::chrono::milliseconds(100));
     }
     if (result->won) return win(mine_);
@@ -243,13 +247,17 @@ bool Witnessing::forbade_start() {
 }
 
 /// Once in a process is enough: nobody else makes a later state of this replica. A partner waits, and hosts: so one
-/// that does not answer soon is taken to know of none.
+/// that does not answer soon is taken to know of none. One that can't be reached yet is asked again until then: the
+/// machine's network may have just begun.
 bool Witnessing::has_told_of_this_replica(engine::Callback<> told) {
   const bool asked = witness_ && standing_.epoch().arbiter.kind == engine::ArbiterKind::witness;
   if (!asked || told_of_this_replica_) return true;
-  if (asked_of_this_replica_) return clock_.now() - *asked_of_this_replica_ >= settings_.lease / 2;
-  asked_of_this_replica_ = clock_.now();
-  ask_for_record([this, told = std::move(told)](const IoResult<WitnessView>&) mutable {
+  if (!asked_of_this_replica_) asked_of_this_replica_ = clock_.now();
+  if (clock_.now() - *asked_of_this_replica_ >= settings_.lease / 2) return true;
+  if (std::exchange(asking_of_this_replica_, true)) return false;
+  ask_for_record([this, told = std::move(told)](const IoResult<WitnessView>& view) mutable {
+    asking_of_this_replica_ = false;
+    if (!view) return;  // the caller looks again
     told_of_this_replica_ = true;
     static_cast<void>(is_set_back());
     told();
@@ -439,6 +447,7 @@ void Witnessing::raise_over(const WitnessView& view) {
                 if (run != raise_run_) return;
                 raising_ = false;
                 if (result && result->won) note_raised(result->current, trusted);
+                if (!result) reason_ = "The witness has not said that it wrote this epoch down.";
               });
 }
 

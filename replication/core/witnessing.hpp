@@ -58,7 +58,8 @@ class Witnessing {
   void confirm(engine::Callback<bool> may_start);
   /// What it said last, perhaps to an earlier process, forbids it: that holds while it says nothing, too.
   [[nodiscard]] bool forbade_start();
-  /// A later state of this replica may be known there. False: it is asked, and `told` says when it has answered.
+  /// A later state of this replica may be known there. False: it is asked, and `told` says when it has answered; where
+  /// it could not be, ask again.
   [[nodiscard]] bool has_told_of_this_replica(engine::Callback<> told);
   /// The nodes agree between themselves, or the partner is back.
   void abandon();
@@ -128,7 +129,7 @@ class Witnessing {
   WitnessingUser& user_;
   const std::function<void()>& changed_;
   bool asking_ = false, lost_ = false, unreachable_ = false, raising_ = false, raised_ = false, overruled_ = false;
-  bool told_of_this_replica_ = false;
+  bool told_of_this_replica_ = false, asking_of_this_replica_ = false;
   std::optional<engine::TimePoint> asked_of_this_replica_;
   /// What it said, in sync, that can't be believed by what was seen of it before.
   struct Unconfirmed {

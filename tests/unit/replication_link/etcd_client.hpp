@@ -90,6 +90,9 @@ class EtcdClient {
   EtcdProbe probe(engine::Duration patience = {}) {
     return run<EtcdProbe>([this, patience](auto set) { witness_->probe(std::move(set), patience); }).get();
   }
+  EtcdProbe try_write() {
+    return run<EtcdProbe>([this](auto set) { witness_->try_write(std::move(set)); }).get();
+  }
   EtcdWitness& witness() { return *witness_; }
 
  private:

@@ -114,12 +114,12 @@ void EtcdProcess::put(const std::string& key, const std::string& value) {
 }
 
 void EtcdProcess::enable_authentication(const std::string& user, const std::string& password,
-                                        const std::string& prefix) {
+                                        const std::string& prefix, const std::string& rights) {
   must("user add root:root");
   must("user grant-role root root");
   must("user add " + user + ":" + password);
   must("role add reach");
-  must("role grant-permission --prefix=true reach readwrite " + prefix);
+  must("role grant-permission --prefix=true reach " + rights + " " + prefix);
   must("user grant-role " + user + " reach");
   must("auth enable");
   authenticates_ = true;

@@ -32,7 +32,8 @@ class EtcdProcess {
   void freeze();   ///< SIGSTOP: takes connections, answers nothing
   void thaw();
   /// From now on nobody may do anything but root and `user`, who reaches the keys below `prefix`.
-  void enable_authentication(const std::string& user, const std::string& password, const std::string& prefix);
+  void enable_authentication(const std::string& user, const std::string& password, const std::string& prefix,
+                             const std::string& rights = "readwrite");
   /// Writes `value` to `key` past the product's code.
   void put(const std::string& key, const std::string& value);
   [[nodiscard]] std::string get(const std::string& key);

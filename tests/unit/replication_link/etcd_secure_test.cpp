@@ -216,6 +216,17 @@ TEST_F(EtcdWithUsers, NamesThePermissionThatAUserLacks) {
   expect_refused(client, "readwrite on the prefix /lockstep/", Errc::refused);
 }
 
+TEST_F(EtcdWithUsers, IsFoundOutWhereTheUserMayOnlyRead) {
+  EtcdProcess etcd(server());
+  etcd.enable_authentication("lockstep", "right", "/lockstep/", "read");
+  EtcdClient client({etcd.url()}, as_user(ca, "right"));
+  EXPECT_TRUE(client.probe().answers);
+  const EtcdProbe trial = client.try_write();
+  EXPECT_FALSE(trial.answers);
+  EXPECT_TRUE(trial.refused);
+  EXPECT_THAT(trial.problem, HasSubstr("readwrite on the prefix /lockstep/"));
+}
+
 TEST_F(EtcdWithUsers, IsAskedWithoutATokenWhileItsAuthenticationIsOffAndWithOneOnceItIsOn) {
   EtcdProcess etcd(server());
   EtcdClient client({etcd.url()}, as_user(ca, "right"));

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <sstream>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -20,7 +21,9 @@ namespace lockstep::replication {
 namespace {
 
 using engine::Errc;
+using testing::HasSubstr;
 using Client = tests::EtcdClient;
+using replication::EtcdProbe;
 using tests::EtcdProcess;
 using tests::kOnlyA;
 using tests::kOnlyB;
@@ -204,6 +207,30 @@ TEST(EtcdWitness, SaysItCouldNotAskWhenNobodyListensAndRecoversWhenEtcdIsBack) {
   const auto view = client.read();
   ASSERT_TRUE(view) << client.witness().last_problem();
   EXPECT_EQ(view->record, record(1, kOnlyA));
+}
+
+TEST(EtcdWitness, IsAskedWhetherItWouldTakeAWriteWithoutOne) {
+  EtcdProcess etcd;
+  Client client({etcd.url()});
+  const auto before = client.swap({}, record(1, kOnlyA));
+  const EtcdProbe trial = client.try_write();
+  EXPECT_TRUE(trial.answers) << trial.problem;
+  EXPECT_EQ(trial.cluster, client.probe().cluster);
+  EXPECT_NE(trial.cluster, 0U);
+  EXPECT_EQ(client.read()->revision, before->current.revision) << "nothing was written";
+}
+
+TEST(EtcdWitness, ThatIsFullIsFoundOutAndSaysWhatToDo) {
+  EtcdProcess etcd({.certificate = "", .key = "", .client_ca = "", .arguments = {"--quota-backend-bytes", "16384"}});
+  Client client({etcd.url()});
+  EXPECT_TRUE(client.probe().answers) << "it reads";
+  const EtcdProbe trial = client.try_write();
+  EXPECT_FALSE(trial.answers);
+  EXPECT_TRUE(trial.refused);
+  EXPECT_THAT(trial.problem, HasSubstr("its database is full"));
+  EXPECT_THAT(trial.problem, HasSubstr("etcdctl alarm disarm"));
+  EXPECT_EQ(client.swap({}, record(1, kOnlyA)).error(), Errc::unknown_outcome) << "the write that filled it is one";
+  EXPECT_THAT(client.witness().last_problem(), HasSubstr("its database is full"));
 }
 
 TEST(EtcdWitness, CallsTheOutcomeOfASwapUnknownWhenEtcdFreezesAndNeverAssumesIt) {
