@@ -68,6 +68,9 @@ struct DiskRequest {
   scsi::AccessClass access{};
   /// Its host had not given it up by then, as the reactor knows that took it; 0: as its disk's own does.
   TimePoint came_since{};
+  /// When its command came to this node, however many requests it has made before this one: what a reset of the unit
+  /// has ended since then is refused (Errc::aborted). 0: not known, or the node's own doing.
+  TimePoint command_came{};
 
   // Results, set before `done`.
   /// Errc values; not_serving means: retry on the other node. reservation_conflict, write_protected, not_ready: what

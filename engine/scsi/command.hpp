@@ -55,6 +55,7 @@ class Command {
   TaskAttribute attribute = TaskAttribute::simple;
   std::uint32_t expected_out = 0;  ///< bytes the initiator is ready to send
   std::uint32_t expected_in = 0;   ///< bytes the initiator is ready to receive
+  engine::TimePoint came_at{};     ///< to this node; 0: not known
   Nexus* nexus = nullptr;
   /// Memory for what is expected, where the transport brings it: see take_buffer().
   engine::Buffer data_buffer;

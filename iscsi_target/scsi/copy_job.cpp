@@ -109,6 +109,7 @@ void CopyJob::submit(UnitUse& use, DiskOpcode opcode, std::uint64_t at) {
   request.port = &task_.nexus.key;
   request.access = opcode == DiskOpcode::read ? scsi::AccessClass::read : scsi::AccessClass::write;
   request.came_since = task_.command.came_since();
+  request.command_came = task_.command.came_at;
   request.status.clear();
   request.owner = this;
   request.done = on_done;

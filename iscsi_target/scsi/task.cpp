@@ -216,6 +216,7 @@ void submit(Task& task, engine::DiskOpcode opcode, engine::Extent extent, std::s
   // A step of the unit's state says itself whom a reservation stops.
   request.access = opcode == engine::DiskOpcode::change_state ? scsi::AccessClass::unrestricted : task.entry->access;
   request.came_since = task.command.came_since();
+  request.command_came = task.command.came_at;
   request.status.clear();
   request.miscompare_offset = 0;
   request.owner = &task;

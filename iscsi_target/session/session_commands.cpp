@@ -75,6 +75,7 @@ void Session::begin_command(const iscsi::Bhs& bytes, std::span<const std::byte> 
   command.expected_out = command.writes ? header.expected_length.value() : 0;
   command.expected_in = command.writes ? additional->bidi_read_length.value_or(0) : header.expected_length.value();
   if (!command.reads) command.expected_in = 0;
+  command.came_at = heard_at_;
   command.nexus = &nexus_;
   transfers_.begin(command, header.flags & iscsi::kFinal, data_length);
   slots_.insert(command);

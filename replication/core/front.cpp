@@ -14,10 +14,7 @@ namespace {
 bool carries_data(DiskOpcode opcode) {
   return opcode == DiskOpcode::read || opcode == DiskOpcode::write || opcode == DiskOpcode::verify;
 }
-bool concerns_blocks(DiskOpcode opcode) {
-  return opcode != DiskOpcode::flush && opcode != DiskOpcode::change_state && opcode != DiskOpcode::read_state &&
-         opcode != DiskOpcode::check_access;
-}
+bool concerns_blocks(DiskOpcode opcode) { return opcode != DiskOpcode::flush && !on_state(opcode); }
 }  // namespace
 
 /// The partner may have grown the volume since: only a member that still is one can say what is beyond its end.
@@ -62,6 +59,7 @@ void Front::submit(DiskRequest& request) {
   Receipt receipt = partner_.receipt(now);
   if (request.came_since.since_origin.count() != 0) receipt.since = std::min(receipt.since, request.came_since);
   if (!request.status && is_too_old(request, receipt)) request.status = Errc::resource_exhausted;
+  if (!request.status && lu_.has_ended(request)) request.status = Errc::aborted;
   if (!request.status) request.status = check(request);
   if (request.status || (concerns_blocks(request.opcode) && request.extent.empty()))
     return completions_.conclude(request);

@@ -13,13 +13,26 @@ using scsi::LuEvent;
 using scsi::LuState;
 
 namespace {
-/// A reset aborts what was received before it, whichever node it came to (SAM-5 6.3.3).
-bool aborts_tasks(std::span<const LuEvent> events) {
-  return std::ranges::any_of(events, [](const LuEvent& e) {
-    return e.kind == scsi::LuAttention::unit_reset || e.kind == scsi::LuAttention::bus_reset;
-  });
-}
+bool ends_some_tasks(std::span<const LuEvent> events) { return std::ranges::any_of(events, scsi::ends_tasks); }
 }  // namespace
+
+/// Whichever node the reset came to. What waits here ends now, what is under way is waited for, and what is still to
+/// come of a command that came before is refused (has_ended()).
+void LuStateKeeper::end_tasks(std::vector<LuEvent> events) {
+  if (!ends_some_tasks(events)) return;
+  ended_.note(events, clock_.now());
+  user_.end_unstarted(Selection::ended_by(events));
+}
+
+/// Changes were missed, and nobody says which: a reset may be among them. What has done nothing yet is sent again.
+void LuStateKeeper::end_everybodys_tasks() { end_tasks({{.kind = scsi::LuAttention::unit_reset}}); }
+
+/// Of what is told here.
+bool LuStateKeeper::has_missed_some(const Message& m, const LuState& told) const {
+  const std::uint64_t mine = in_force_.state().version;
+  const bool late = m.flags & (standing_.in_sync() ? kFlagAgree : kFlagLate);
+  return told.version > mine + 1 || (told.version != mine && late);
+}
 
 /// One thing at a time; whatever ends one of them pumps again.
 void LuStateKeeper::pump() {
@@ -101,7 +114,7 @@ void LuStateKeeper::begin(const scsi::LuRequest& request, Op* op) {
   mark<"lu_state.changed">();
   in_force_.open = false;
   change_.emplace(Change{std::move(outcome.next), std::move(outcome.events), outcome.answer, op, false, false});
-  if (aborts_tasks(change_->events)) user_.end_unstarted(Selection::own_tasks());
+  end_tasks(change_->events);
 }
 
 bool LuStateKeeper::step_change() {
@@ -167,6 +180,7 @@ void LuStateKeeper::tell(const LuState& state, std::span<const LuEvent> events, 
   m.extent = {encoded_state.size(), encoded_events.size()};
   if (agree) m.flags |= kFlagAgree;
   if (agree && power_on_ && ends_with_power(state)) m.flags |= kFlagPowerOn;
+  if (!agree && !change_) m.flags |= kFlagLate;
   telling_ = true;
   const std::span<const std::byte> out = bytes->out;
   const std::span<std::byte> in = bytes->in;
@@ -217,6 +231,7 @@ void LuStateKeeper::take_theirs(LuState theirs) {
   }
   change_.reset();
   incoming_.emplace(Incoming{nullptr, {}, std::move(theirs), {}, false});
+  end_everybodys_tasks();
 }
 
 void LuStateKeeper::take(InboundRequest& request, const Message& m) {
@@ -253,7 +268,7 @@ void LuStateKeeper::take(InboundRequest& request, const Message& m) {
   }
   in_force_.open = false;
   incoming_.emplace(Incoming{&request, m, std::move(*state), std::move(*events), false});
-  if (aborts_tasks(incoming_->events)) user_.end_unstarted(Selection::own_tasks());
+  has_missed_some(m, incoming_->state) ? end_everybodys_tasks() : end_tasks(incoming_->events);
   pump();
 }
 
@@ -266,7 +281,7 @@ void LuStateKeeper::note_told(const Message& m) {
 bool LuStateKeeper::step_incoming() {
   if (in_force_.passed() > 0 && standing_.in_sync()) return false;  // reads that were checked under the old state
   // Until none can be begun there.
-  if (aborts_tasks(incoming_->events) && forwarder_.has_dropped_tasks()) return false;
+  if (ends_some_tasks(incoming_->events) && forwarder_.has_dropped_tasks()) return false;
   if (!incoming_->written) {
     write(incoming_->state, [this] {
       if (incoming_) incoming_->written = true;

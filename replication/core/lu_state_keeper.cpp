@@ -47,6 +47,14 @@ bool LuStateKeeper::passes(Op& op) {
   return true;
 }
 
+bool LuStateKeeper::has_ended(const engine::DiskRequest& request) const {
+  if (!request.port || request.command_came.since_origin.count() == 0 || on_state(request.opcode)) return false;
+  if (!ended_.covers(*request.port, request.command_came)) [[likely]]
+    return false;
+  mark<"lu_state.command_ended_before">();
+  return true;
+}
+
 void LuStateKeeper::hold(Op& op) {
   if (op.entry) return completions_.finish(op, Errc::aborted);
   op.stage = Stage::held;

@@ -12,6 +12,7 @@
 //     has it installed or never saw it in force.
 //  2. A version that was installed anywhere is never given to another state.
 //  3. A replica that is no member uses only what the node that orders told it in this epoch.
+//  4. When a reset, or PREEMPT AND ABORT, is answered, no node begins anything more of a command that it ends.
 //
 // Callers: front and the forward server, for operations; the mirror, for the partner's messages; PhaseRunner and
 // membership, for what happens around.
@@ -20,6 +21,7 @@
 #include <optional>
 #include <vector>
 
+#include "engine/scsi/ended_tasks.hpp"
 #include "engine/scsi/lu_state.hpp"
 #include "replication/core/completions.hpp"
 #include "replication/core/forwarder.hpp"
@@ -70,6 +72,8 @@ class LuStateKeeper {
   // ---- operations on their way (front, forward server)
   /// True: `op` may go on under the state in force. False: it is held here, or was answered and is gone.
   [[nodiscard]] bool passes(Op& op);
+  /// A change has ended the command that `request` is of: it came before, and nothing more of it is begun.
+  [[nodiscard]] bool has_ended(const engine::DiskRequest& request) const;
   /// change_state, read_state or check_access, on a node that may answer it.
   void run(Op& op);
   /// Whether `op` is answered here and not by the node that orders.
@@ -129,6 +133,9 @@ class LuStateKeeper {
   [[nodiscard]] bool step_following();
   [[nodiscard]] bool begin_next();
   void begin(const scsi::LuRequest& request, Op* op);
+  void end_tasks(std::vector<scsi::LuEvent> events);
+  void end_everybodys_tasks();
+  [[nodiscard]] bool has_missed_some(const Message& message, const scsi::LuState& told) const;
   void hand_over();
   void write(const scsi::LuState& state, engine::Callback<> then);
   void fail_write(std::error_code error);
@@ -168,6 +175,7 @@ class LuStateKeeper {
   List<Op> changes_;
   std::optional<Change> change_;
   std::optional<Incoming> incoming_;
+  scsi::EndedTasks ended_;
 };
 
 }  // namespace lockstep::replication

@@ -49,7 +49,7 @@ enum class MessageType : std::uint8_t {
   /// The logical unit's state, from the node that orders: `sequence` its version, payload: the state (`extent.offset`
   /// bytes), then the events (`extent.length` bytes). Answered when it is durable and in force. With kFlagAgree and a
   /// newer one at the receiver: miscompare, payload: that one. With kFlagPowerOn the receiver lets nothing in before
-  /// the next one
+  /// the next one. With kFlagLate, or kFlagAgree, the events may not be all that the receiver has missed
   lu_state = 15,
   /// Have the space of `extent` set aside: no_space when there is none. The answer's extent is what has its space, at
   /// least what was asked for. Who knows nothing of it answers corrupt, and finds out when it writes
@@ -94,6 +94,9 @@ constexpr std::uint16_t kFlagAgree = 16;  ///< lu_state: both members begin with
 /// lu_state, beside kFlagAgree: both were without power, and the next state is without what that ends. Who does not
 /// know it lets in at once, and refuses for a moment what the next state allows.
 constexpr std::uint16_t kFlagPowerOn = 1;
+/// lu_state, without kFlagAgree: not with the change that made it, whose events the receiver has not heard if it did
+/// not have it. Who does not know it goes on with what came before that change.
+constexpr std::uint16_t kFlagLate = 2;
 // From version kOrdersByReference on:
 constexpr std::uint16_t kFlagByReference = 32;  ///< forward: the order may be so; replicate: it is
 constexpr std::uint16_t kFlagHalfDone = 64;     ///< a forward's answer: ordered, and durable at the sequencer

@@ -11,6 +11,7 @@
 #include "engine/disk.hpp"
 #include "engine/locks/range_lock.hpp"
 #include "engine/runtime/buffer_pool.hpp"
+#include "engine/scsi/ended_tasks.hpp"
 #include "engine/scsi/lu_state.hpp"
 #include "engine/seams/clock.hpp"
 #include "replication/core/pool.hpp"
@@ -43,6 +44,12 @@ struct Parent {
   using engine::DiskOpcode;
   return opcode == DiskOpcode::read || opcode == DiskOpcode::verify || opcode == DiskOpcode::find_run ||
          opcode == DiskOpcode::read_state || opcode == DiskOpcode::check_access || opcode == DiskOpcode::flush;
+}
+
+/// On the unit's state, not on its blocks.
+[[nodiscard]] constexpr bool on_state(engine::DiskOpcode opcode) {
+  using engine::DiskOpcode;
+  return opcode == DiskOpcode::change_state || opcode == DiskOpcode::read_state || opcode == DiskOpcode::check_access;
 }
 
 enum class Stage : std::uint8_t {
@@ -126,10 +133,7 @@ struct Op {
   bool applied_here = false;       ///< the order was carried out: it is in this member's store
 
   /// On the logical unit's state, not on its blocks.
-  [[nodiscard]] bool on_state() const {
-    return opcode == engine::DiskOpcode::change_state || opcode == engine::DiskOpcode::read_state ||
-           opcode == engine::DiskOpcode::check_access;
-  }
+  [[nodiscard]] bool on_state() const { return replication::on_state(opcode); }
   [[nodiscard]] bool reads() const {
     return opcode == engine::DiskOpcode::read || opcode == engine::DiskOpcode::verify ||
            opcode == engine::DiskOpcode::find_run;
@@ -174,8 +178,13 @@ class Selection {
     s.moment_ = moment;
     return s;
   }
-  /// Own initiators' operations on blocks: what a reset of the unit aborts. A sanitize goes on (SBC-4 4.11.3).
-  static Selection own_tasks() { return Selection(Kind::tasks); }
+  /// Own initiators' operations on blocks that a change of the unit's state with these events ends; only as long as
+  /// `events` lives. A sanitize goes on (SBC-4 4.11.3).
+  static Selection ended_by(std::span<const scsi::LuEvent> events) {
+    Selection s(Kind::tasks);
+    s.events_ = events;
+    return s;
+  }
 
   [[nodiscard]] bool covers(const Op& op) const {
     switch (kind_) {
@@ -190,7 +199,7 @@ class Selection {
       case Kind::early:
         return !op.entry && op.receipt.since < moment_ && !changes_nothing(op.opcode) && !op.applied_here;
       case Kind::tasks:
-        return !op.entry && !op.on_state() && op.port;
+        return !op.entry && !op.on_state() && op.port && scsi::end_tasks_of(events_, *op.port);
     }
     return false;
   }
@@ -210,6 +219,7 @@ class Selection {
   const Parent* parent_ = nullptr;
   const ForwardEntry* entry_ = nullptr;
   engine::TimePoint moment_;
+  std::span<const scsi::LuEvent> events_;
 };
 
 }  // namespace lockstep::replication

@@ -19,7 +19,11 @@ bool is_refusal(std::error_code status) { return status == make_error_code(Errc:
 }  // namespace
 
 Initiator::Initiator(World& world, unsigned number, SimRandom random)
-    : world_(world), number_(number), random_(random), favourite_(static_cast<unsigned>(random_.below(3))) {
+    : world_(world),
+      number_(number),
+      random_(random),
+      waits_(world.scenario.seed ^ 0x7761697473 ^ (std::uint64_t{number} << 48)),
+      favourite_(static_cast<unsigned>(random_.below(3))) {
   lanes_.resize(world.scenario.depth);
   for (std::uint16_t port = 1; port <= 2; ++port) {
     nexuses_[port - 1].initiator = "iqn.2026-11.io.example:" + std::to_string(number);
@@ -49,7 +53,7 @@ Nanos Initiator::waits_since() const {
 
 void Initiator::list_submitted(unsigned volume, std::vector<Value>& values) const {
   for (const auto& a : attempts_) {
-    const bool there = a->live && a->at_work && a->volume == volume && a->value != 0;
+    const bool there = a->live && (a->at_work || a->waits) && a->volume == volume && a->value != 0;
     if (there && a->host->state(volume) == replication::MirrorState::in_sync) values.push_back(a->value);
   }
 }
@@ -179,9 +183,7 @@ void Initiator::on_arrive(void* self, std::uint64_t argument) {
     }
     return initiator.release(*a);
   }
-  a->submitted = true;
-  if (initiator.hops(*a)) return initiator.bring(*a);
-  initiator.start(*a);
+  initiator.come_in(*a);
 }
 
 /// Where its volume lives.
@@ -406,7 +408,7 @@ Initiator::Attempt& Initiator::take_attempt() {
   free_.pop_back();
   a.live = true;
   a.away = 0;
-  a.at_work = a.submitted = a.session_closed = a.given_up = a.cancelled = a.aborting = a.resets = false;
+  a.at_work = a.waits = a.submitted = a.session_closed = a.given_up = a.cancelled = a.aborting = a.resets = false;
   a.before_reset.clear();
   return a;
 }

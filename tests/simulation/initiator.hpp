@@ -88,6 +88,7 @@ class Initiator {
     std::uint32_t generation = 1;
     bool live = false;
     bool submitted = false;       ///< to its node, by the session's thread,
+    bool waits = false;           ///< there, for memory or for its data
     bool at_work = false;         ///< … and to its volume's disk
     unsigned away = 0;            ///< between two threads: the command itself, and its cancelling
     bool session_closed = false;  ///< by the node, or with it
@@ -128,6 +129,9 @@ class Initiator {
 
   static void on_overdue(void* self, std::uint64_t lane_and_serial);
   // initiator_sessions.cpp
+  void come_in(Attempt& attempt);
+  void go_to_disk(Attempt& attempt);
+  static void on_ready(void* self, std::uint64_t attempt);
   static void on_abort(void* self, std::uint64_t attempt);
   static void on_abort_late(void* self, std::uint64_t attempt);
   static void on_session_end(void* self, std::uint64_t side_and_session);
@@ -183,6 +187,7 @@ class Initiator {
   World& world_;
   unsigned number_;
   SimRandom random_;
+  SimRandom waits_;     ///< which commands wait in their sessions
   unsigned favourite_;  ///< the node whose path it prefers; 2: either
   std::vector<Lane> lanes_;
   std::vector<std::unique_ptr<Attempt>> attempts_;

@@ -15,7 +15,9 @@ bool Initiator::hops(const Attempt& a) const { return a.host->shard_of(a.volume)
 void Initiator::bring(Attempt& a) {
   Program& node = *a.host->program();
   a.away = 1;
-  a.request.came_since = node.came_since(thread_at(*a.host));
+  const engine::TimePoint stood_still = node.came_since(thread_at(*a.host)), &waited = a.request.came_since;
+  const bool is_older = stood_still != engine::TimePoint{} && (waited == engine::TimePoint{} || stood_still < waited);
+  if (is_older) a.request.came_since = stood_still;
   node.post(a.host->shard_of(a.volume), [this, at = key(a)] { start(*find(at)); });
 }
 

@@ -1,6 +1,7 @@
 // A host that does not wait for ever: what it gives up it aborts, or it ends the session, and tries on its other path.
 // Nodes hear of that when a packet says so, or when they notice by themselves.
 #include <algorithm>
+#include <utility>
 
 #include "tests/simulation/initiator.hpp"
 #include "tests/simulation/world.hpp"
@@ -11,7 +12,32 @@ namespace {
 constexpr std::uint32_t kQuickEnd = 12'000;  ///< chance in a million, each command
 /// A command that is older than this may be tried elsewhere while its node still knows nothing of the session's end.
 Nanos safe_age(Nanos lease) { return lease * 130 / 100; }
+constexpr std::uint32_t kWaitsInSession = 100'000;  ///< chance in a million, each command
 }  // namespace
+
+// --- At its node, before its disk hears of it ------------------------------------------------------------------------
+
+/// It may wait there for memory, or for its data: a reset of the unit ends it as one that the disk has.
+void Initiator::come_in(Attempt& a) {
+  a.submitted = true;
+  a.request.command_came = a.host->clock().now();
+  if (!world_.scenario.reservations || !waits_.chance(kWaitsInSession)) return go_to_disk(a);
+  a.waits = true;
+  a.request.came_since = a.request.command_came;  // its host may be gone since, and nobody has noticed
+  world_.scheduler.after(waits_.skewed(10 * kMicrosecond, world_.scenario.lease / 2), owner_at(*a.host),
+                         &Initiator::on_ready, this, key(a));
+}
+
+/// What waits for the end of its session is ended with it.
+void Initiator::on_ready(void* self, std::uint64_t argument) {
+  auto& initiator = *static_cast<Initiator*>(self);
+  Attempt* a = initiator.find(argument);
+  if (a == nullptr || !a->waits || a->session_closed) return;
+  a->waits = false;
+  initiator.go_to_disk(*a);
+}
+
+void Initiator::go_to_disk(Attempt& a) { hops(a) ? bring(a) : start(a); }
 
 /// An attempt that timed out; its lane has let go of it already.
 void Initiator::lose_patience(Attempt& a) {
@@ -58,6 +84,10 @@ void Initiator::on_abort(void* self, std::uint64_t argument) {
 void Initiator::cancel(Attempt& a) {
   a.cancelled = true;
   world_.trace.add(a.host->name(), "io.cancel", {{"initiator", number_}, {"lane", a.lane}, {"value", a.value}});
+  if (std::exchange(a.waits, false)) {
+    a.request.status = engine::Errc::aborted;
+    return came_back(a);
+  }
   a.away != 0 ? bring_cancel(a) : cancel_there(a);
 }
 

@@ -94,11 +94,16 @@ ScriptedPair::Io& ScriptedPair::read_state(NodeSide side) {
   return ask_state(side, 0, DiskOpcode::read_state, std::vector<std::byte>(scsi::kMaxLuState));
 }
 
-ScriptedPair::Io& ScriptedPair::start(NodeSide side, unsigned volume, Io& io) {
+const scsi::NexusKey& ScriptedPair::host_nexus() {
   static const scsi::NexusKey kHost{.initiator = "iqn.2026-11.io.example:host", .isid = {}, .port = 1};
+  return kHost;
+}
+
+ScriptedPair::Io& ScriptedPair::start(NodeSide side, unsigned volume, Io& io) {
   io.request.nexus = 1;
-  if (!io.of_the_unit) io.request.port = &kHost;
+  if (!io.of_the_unit) io.request.port = &host_nexus();
   io.request.owner = &io;
+  io.request.command_came = came_ == engine::TimePoint{} ? host(side).clock().now() : came_;
   io.request.done = [](engine::DiskRequest& request) {
     Io& over = *static_cast<Io*>(request.owner);
     over.done = true;

@@ -14,6 +14,9 @@ class ScriptedPair {
   static constexpr Nanos kPatience = 60 * kSecond;
   using Adjust = std::function<void(Scenario&)>;
 
+  /// Whose commands submit() and what is built on it send.
+  [[nodiscard]] static const scsi::NexusKey& host_nexus();
+
   /// Boots both and waits until they are in sync; A orders.
   explicit ScriptedPair(
       const ProgramKind& kind, const Adjust& adjust = [](Scenario&) {});
@@ -40,6 +43,10 @@ class ScriptedPair {
   /// The unit's state: a step of it, and what it is (the first `transferred` bytes of the data).
   Io& change_state(engine::NodeSide side, const scsi::LuRequest& request, unsigned volume = 0);
   Io& read_state(engine::NodeSide side);
+  /// What is submitted from now on is of a command that has come just now there; of one each, that came with it, again
+  /// after forget_command().
+  void remember_command(engine::NodeSide side) { came_ = world_->host(side).clock().now(); }
+  void forget_command() { came_ = {}; }
   /// Submits and waits for its end.
   std::error_code written(engine::NodeSide side, std::uint64_t block, int fill, std::uint32_t count = 1);
   int value_at(engine::NodeSide side, std::uint64_t block);
@@ -66,6 +73,7 @@ class ScriptedPair {
   Io& ask_state(engine::NodeSide side, unsigned volume, engine::DiskOpcode opcode, std::vector<std::byte> bytes);
   Io& start(engine::NodeSide side, unsigned volume, Io& io);
 
+  engine::TimePoint came_{};
   std::deque<Io> ios_;  ///< outlive the world: a process that dies may still have part of its writes done
   std::unique_ptr<World> world_;
 };

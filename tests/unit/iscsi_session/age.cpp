@@ -19,11 +19,12 @@ class AgeDevice final : public PlainDevice {
     buffer_ = scsi::take_buffer(command, command.expected_out, pool_);
     command.pull(buffer_.span(), [this, &command](std::error_code error) {
       if (!error) came_since.push_back(command.came_since());
+      came_at.push_back(command.came_at);
       buffer_.reset();
       command.complete();
     });
   }
-  std::vector<engine::TimePoint> came_since;
+  std::vector<engine::TimePoint> came_since, came_at;
 
  private:
   engine::BufferPool& pool_;
@@ -124,6 +125,18 @@ TEST_F(CommandAge, AHostThatIsThereIsHeardAllTheTime) {
   const engine::TimePoint then = clock.now();
   give_memory_back();
   EXPECT_EQ(device.came_since, std::vector{then});
+}
+
+/// Not when it begins, nor when its host was last heard: a reset that came in between has ended it.
+TEST_F(CommandAge, ItIsKnownWhenACommandCameThatWaited) {
+  send_write_that_waits();
+  const engine::TimePoint then = clock.now();
+  for (int i = 0; i < 20; ++i) {
+    clock.advance(iscsi_target::DataBuffers::kLook);
+    (void)answer_pings();
+  }
+  give_memory_back();
+  EXPECT_EQ(device.came_at, std::vector{then});
 }
 
 /// A command that takes many steps, and whose initiator has nothing to say meanwhile.

@@ -47,9 +47,11 @@ class ScsiAbort : public ScsiTest {
   }
   ~ScsiAbort() override { disk.deferred = false; }  // the end of the nexus is a step of the unit's state
   /// Begun, and as far as its `operations`th operation, which is with the disk.
-  std::unique_ptr<FakeCommand> begin(const Chain& chain, std::size_t operations) {
+  std::unique_ptr<FakeCommand> begin(const Chain& chain, std::size_t operations, engine::TimePoint came = {}) {
     disk.log.clear();
-    auto c = run(make(chain.cdb, 0, chain.data));
+    auto c = make(chain.cdb, 0, chain.data);
+    c->came_at = came;
+    c = run(std::move(c));
     for (std::size_t i = 1; i < operations; ++i) disk.release_one();
     EXPECT_EQ(disk.log.size(), operations);
     return c;
@@ -106,6 +108,17 @@ TEST_F(ScsiAbort, TheDiskIsToldHowOldACommandIs) {
   ASSERT_EQ(disk.log.size(), 1u);
   EXPECT_EQ(disk.log[0].came_since, engine::TimePoint{std::chrono::seconds(5)});
   end();
+}
+
+TEST_F(ScsiAbort, TheDiskIsToldWhenTheCommandCameThatARequestIsOf) {
+  for (const Chain& chain : chains()) {
+    SCOPED_TRACE(chain.name);
+    const auto c = begin(chain, 1, engine::TimePoint{std::chrono::seconds(5)});
+    end();
+    expect_good(*c);
+    ASSERT_EQ(disk.log.size(), chain.operations);
+    for (const auto& each : disk.log) EXPECT_EQ(each.command_came, engine::TimePoint{std::chrono::seconds(5)});
+  }
 }
 
 /// As the session aborts a command: nothing will be sent for it.

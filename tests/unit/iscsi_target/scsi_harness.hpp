@@ -34,7 +34,7 @@ class RamDisk final : public engine::Disk {
   [[nodiscard]] engine::AccessState access_state() const override { return access; }
   void submit(engine::DiskRequest& request) override {
     const std::lock_guard one_at_a_time(mutex_);  // what a hop to the disk's reactor does elsewhere
-    log.push_back({request.opcode, request.extent, request.fua, request.came_since});
+    log.push_back({request.opcode, request.extent, request.fua, request.came_since, request.command_came});
     if (deferred) return held_.push_back(&request);
     carry_out(request);
   }
@@ -60,6 +60,7 @@ class RamDisk final : public engine::Disk {
     engine::Extent extent;
     bool fua;
     engine::TimePoint came_since{};
+    engine::TimePoint command_came{};
   };
   std::vector<Seen> log;
   engine::AccessState access = engine::AccessState::active_optimized;
