@@ -282,7 +282,9 @@ struct TargetServer::Impl final : WorkerHub, std::enable_shared_from_this<Impl> 
                       engine::Callback<> done) override {
     auto countdown = std::make_shared<Countdown>(
         workers.size(), [self = shared_from_this(), &asking, done = std::move(done)]() mutable {
-          asking.reactor().post(std::move(done));
+          asking.reactor().post([server = std::weak_ptr(self), done = std::move(done)]() mutable {
+            if (const auto still_there = server.lock()) done();
+          });
         });
     on_each_worker([id, target, scope, countdown](Worker& worker) {
       worker.quiesce(id, target, scope, [countdown] { countdown->one(); });

@@ -245,8 +245,17 @@ scsi::DeviceServer* Worker::device_server(const Target& target) {
   return index_ < target.device_servers.size() ? target.device_servers[index_] : nullptr;
 }
 
-void Worker::quiesce_others(TargetConnection& connection, const TaskScope& scope, engine::Callback<> done) {
-  hub_.quiesce_others(*this, connection.id, connection.target()->name, scope, std::move(done));
+bool Worker::quiesce_others(TargetConnection& connection, const TaskScope& scope, engine::Callback<> done) {
+  const std::string& who = connection.identity().initiator_name;
+  std::size_t& waits = waits_[who];
+  if (waits >= kMostWaits) return false;
+  ++waits;
+  hub_.quiesce_others(*this, connection.id, connection.target()->name, scope,
+                      [this, name = std::string(who), done = std::move(done)]() mutable {
+                        if (--waits_.at(name) == 0) waits_.erase(name);
+                        done();
+                      });
+  return true;
 }
 
 void Worker::reset_target(TargetConnection& connection) { hub_.reset_others(connection.id, connection.identity()); }

@@ -54,6 +54,10 @@ class WorkerHub {
 /// Everything on the worker's reactor, except where it says otherwise.
 class Worker final : public ConnectionHost {
  public:
+  /// Times that an initiator's sessions of a reactor wait for others' commands; further resets of it are rejected. Its
+  /// sessions may end and come again meanwhile.
+  static constexpr std::size_t kMostWaits = 32;
+
   Worker(WorkerHub& hub, std::size_t index, const ServerReactor& where);
   ~Worker();
 
@@ -88,7 +92,8 @@ class Worker final : public ConnectionHost {
   void closed(TargetConnection& connection) override;
   [[nodiscard]] bool is_fenced(const TargetConnection& connection) const override;
   [[nodiscard]] scsi::DeviceServer* device_server(const Target& target) override;
-  void quiesce_others(TargetConnection& connection, const TaskScope& scope, engine::Callback<> done) override;
+  [[nodiscard]] bool quiesce_others(TargetConnection& connection, const TaskScope& scope,
+                                    engine::Callback<> done) override;
   void reset_target(TargetConnection& connection) override;
 
  private:
@@ -120,6 +125,7 @@ class Worker final : public ConnectionHost {
   std::map<std::uint64_t, Kept> connections_;
   std::vector<Drain> drains_;
   std::vector<std::uint64_t> held_logins_;
+  std::map<std::string, std::size_t> waits_;  // for others' commands, by who waits
 };
 
 }  // namespace lockstep::iscsi_target

@@ -322,8 +322,8 @@ void TargetConnection::quiesce(const TaskScope& scope, engine::Callback<> done) 
   session_->quiesce(scope, std::move(done));
 }
 
-void TargetConnection::quiesce_others(const TaskScope& scope, engine::Callback<> done) {
-  host_.quiesce_others(*this, scope, std::move(done));
+bool TargetConnection::quiesce_others(const TaskScope& scope, engine::Callback<> done) {
+  return host_.quiesce_others(*this, scope, std::move(done));
 }
 
 void TargetConnection::reset_target() {

@@ -46,7 +46,8 @@ class ConnectionHost {
   [[nodiscard]] virtual bool is_fenced(const TargetConnection& connection) const = 0;
   /// This reactor's device server of the target; null when there is none.
   [[nodiscard]] virtual scsi::DeviceServer* device_server(const Target& target) = 0;
-  virtual void quiesce_others(TargetConnection& connection, const TaskScope& scope, engine::Callback<> done) = 0;
+  [[nodiscard]] virtual bool quiesce_others(TargetConnection& connection, const TaskScope& scope,
+                                            engine::Callback<> done) = 0;
   /// Ends all other sessions of its initiator with its target.
   virtual void reset_target(TargetConnection& connection) = 0;
 
@@ -110,7 +111,7 @@ class TargetConnection final : private iscsi::PduTransportUser, private SessionL
   void want_send() override;
   void close_gently(std::string why) override;
   void drained() override;
-  void quiesce_others(const TaskScope& scope, engine::Callback<> done) override;
+  [[nodiscard]] bool quiesce_others(const TaskScope& scope, engine::Callback<> done) override;
   void reset_target() override;
   void drop(std::string why) override { reset(std::move(why)); }
   [[nodiscard]] bool is_over() const override { return phase_ == Phase::closed; }

@@ -43,8 +43,9 @@ class SessionLink {
   virtual void close_gently(std::string reason) = 0;
   /// After end(): the device server has completed everything.
   virtual void drained() = 0;
-  /// Deals with the commands in `scope` of all other sessions of this target, then calls back.
-  virtual void quiesce_others(const TaskScope& scope, engine::Callback<> done) = 0;
+  /// Deals with the commands in `scope` of all other sessions of this target, then calls back. False: nothing happens,
+  /// its initiator waits for that as often as it may, through whatever sessions.
+  [[nodiscard]] virtual bool quiesce_others(const TaskScope& scope, engine::Callback<> done) = 0;
   /// TARGET COLD RESET: ends every session of this initiator with the target.
   virtual void reset_target() = 0;
   /// Ends the connection at once.

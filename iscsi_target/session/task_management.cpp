@@ -99,9 +99,12 @@ void Session::manage_scope(const iscsi::TaskManagementRequestHeader& header, scs
   abort_commands(ours);
   if (function == TaskManagement::abort_task_set) return wait_for(ours, finish);
   // The other sessions' first, then ours: each calls back when it has finished.
-  link_.quiesce_others(others, [this, ours, finish, life = std::weak_ptr<const char>(life_)] {
+  const bool waits = link_.quiesce_others(others, [this, ours, finish, life = std::weak_ptr<const char>(life_)] {
     if (!life.expired()) wait_for(ours, finish);
   });
+  if (waits) return;
+  --resets_;
+  answer_management(header.task_tag, TaskManagementResult::rejected);
 }
 
 bool Session::covers(const TaskScope& scope, const SessionCommand& command) const {

@@ -100,9 +100,10 @@ class FakeHost final : public iscsi_target::ConnectionHost {
   void closed(iscsi_target::TargetConnection&) override { ++closed_count; }
   [[nodiscard]] bool is_fenced(const iscsi_target::TargetConnection&) const override { return false; }
   [[nodiscard]] scsi::DeviceServer* device_server(const iscsi_target::Target&) override { return &server_; }
-  void quiesce_others(iscsi_target::TargetConnection&, const iscsi_target::TaskScope&,
-                      engine::Callback<> done) override {
+  [[nodiscard]] bool quiesce_others(iscsi_target::TargetConnection&, const iscsi_target::TaskScope&,
+                                    engine::Callback<> done) override {
     done();
+    return true;
   }
   void reset_target(iscsi_target::TargetConnection&) override {}
 

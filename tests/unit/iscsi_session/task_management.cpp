@@ -145,6 +145,47 @@ TEST_F(SessionTaskManagement, AResetWaitsForTheOtherSessionsCommands) {
   expect_result(TaskManagementResult::complete);
 }
 
+/// Each time it waits for what the other host has there, and its own end does not end that.
+TEST(SessionTaskManagementOfOne, WhoComesAgainAndAgainWaitsForOthersCommandsABoundedNumberOfTimes) {
+  TestServer server({}, 1);
+  RawInitiator other(server.address);
+  ASSERT_EQ(other.log_in({.initiator = "iqn.2026-11.io.lockstep:second"}), "");
+  server.storage.hold = true;
+  other.send(other.read10(0, 1));
+  ASSERT_TRUE(eventually([&] { return server.storage.held == 1; }));
+  std::size_t rejected = 0;
+  for (int visit = 0; visit < 4; ++visit) {
+    RawInitiator initiator(server.address);
+    ASSERT_EQ(initiator.log_in(), "");
+    for (std::size_t i = 0; i < 16; ++i) initiator.send(initiator.task_management(TaskManagement::logical_unit_reset));
+    initiator.send(initiator.nop());
+    for (;;) {
+      const auto pdu = initiator.receive();
+      ASSERT_TRUE(pdu);
+      if (pdu->opcode() == Opcode::nop_in) break;
+      EXPECT_EQ(pdu->as<TaskManagementResponseHeader>().response,
+                static_cast<std::uint8_t>(TaskManagementResult::rejected));
+      ++rejected;
+    }
+  }
+  EXPECT_EQ(rejected + 32, 4u * 16);
+  RawInitiator third(server.address);
+  ASSERT_EQ(third.log_in({.initiator = "iqn.2026-11.io.lockstep:third"}), "");
+  third.send(third.task_management(TaskManagement::logical_unit_reset));
+  server.release_held();
+  const auto answer = third.receive();
+  ASSERT_TRUE(answer) << "another one's is its own affair";
+  EXPECT_EQ(answer->as<TaskManagementResponseHeader>().response,
+            static_cast<std::uint8_t>(TaskManagementResult::complete));
+  RawInitiator again(server.address);
+  ASSERT_EQ(again.log_in(), "");
+  again.send(again.task_management(TaskManagement::logical_unit_reset));
+  const auto now = again.receive();
+  ASSERT_TRUE(now);
+  EXPECT_EQ(now->as<TaskManagementResponseHeader>().response,
+            static_cast<std::uint8_t>(TaskManagementResult::complete));
+}
+
 TEST_F(SessionTaskManagement, AUnitThatIsNotThereIsNamed) {
   auto request = initiator.task_management(TaskManagement::logical_unit_reset);
   request.lun = std::uint64_t{5} << 48;
