@@ -36,6 +36,8 @@ class Membership : ExchangeUser, StepsUser, PhasesUser, AloneUser, DriverUser, F
   void begin();
   /// The node begins, perhaps long after: from now on the partner can call.
   void on_node_started() { alone_.begin(); }
+  /// Before that, in the place of a tick.
+  void watch_before_start();
   void tick();
 
   void on_connected();

@@ -48,6 +48,13 @@ void Membership::on_inbound_down() {
   front_.end_unstarted(Selection::partners());
 }
 
+/// A partner that serves is let go on without this replica, also where its disk hangs.
+void Membership::watch_before_start() {
+  const engine::TimePoint now = clock_.now();
+  store_watch_.watch_own_ticks(now);
+  watch_stores(now);
+}
+
 void Membership::lose_lease() {
   if (standing_.in_sync()) mark<"membership.lease_lost">();
   phases_.apply(event::LeaseLost{clock_.now(), standing_.is_sequencer()});

@@ -102,9 +102,9 @@ struct PairNode::Impl final : PartnerUser {
     return theirs && !theirs->running;
   }
 
-  /// Until the node begins nothing ticks: a member would not notice that its store hangs, nor that it is to go on
-  /// alone. So its replicas are as if they were not there yet, but for what a partner that serves proposes at once: to
-  /// go on without this one.
+  /// Until the node begins nothing ticks but a look at its stores: a member would not notice that it is to go on alone.
+  /// So its replicas are as if they were not there yet, but for what a partner that serves proposes at once: to go on
+  /// without this one.
   [[nodiscard]] bool takes(const InboundRequest& request, const Message& message) const {
     if (started) return true;
     if (seams.clock.now() - attaching_at >= kAttachesWithin) return false;
@@ -128,6 +128,10 @@ struct PairNode::Impl final : PartnerUser {
     beat_timer = seams.clock.call_after({}, [this] { beat(); });
   }
 
+  void watch_before_start() {
+    for_each([](Mirror& m) { m.membership().watch_before_start(); });
+    tick_timer = seams.clock.call_after(settings.heartbeat_interval / 10, [this] { watch_before_start(); });
+  }
   void tick() {
     partner.watch_own_clock(seams.clock.now());
     partner.check();
@@ -286,6 +290,7 @@ engine::Result<void> PairNode::Impl::attach(VolumeSettings volume, engine::Store
   mirrors.emplace(id, std::move(mirror));
   attaching_at = seams.clock.now();
   membership.begin();
+  if (!started && tick_timer == engine::TimerId::none) watch_before_start();
   return {};
 }
 
@@ -302,6 +307,7 @@ void PairNode::note_attaching() { impl_->attaching_at = impl_->seams.clock.now()
 void PairNode::start() {
   note_attaching();
   if (std::exchange(impl_->started, true)) return;
+  impl_->seams.clock.cancel(impl_->tick_timer);
   impl_->for_each([](Mirror& m) { m.membership().on_node_started(); });
   impl_->tick();
   impl_->beat();

@@ -234,6 +234,30 @@ TEST(OldCopy, IsNoTargetWhereItsNodeHasNotBegun) {
   EXPECT_EQ(world.pair.violation(), "");
 }
 
+/// Many volumes may take minutes, and this one's hosts wait at a partner that can't go on by itself.
+TEST(OldCopy, WhoseDiskHangsLetsItsPartnerGoOnThoughItsNodeHasNotBegun) {
+  for (const bool metadata : {false, true}) {
+    SCOPED_TRACE(metadata ? "its record" : "its first flush");
+    OnlyMember world(ArbiterKind::preferred, attaches_first);
+    Host& a = world.pair.host(kA);
+    a.end(Host::End::killed);
+    a.metadata(1).stand_still();
+    if (!metadata) hang(world.pair, kA);
+    a.boot();
+    if (metadata) {
+      ASSERT_TRUE(world.pair.wait_for([&] { return world.pair.host(kA).status(0).has_value(); }));
+      a.metadata(0).stand_still();
+    }
+    EXPECT_TRUE(world.goes_alone(kB, 8 * kLease)) << world.pair.status(kB).reason;
+    ASSERT_FALSE(world.pair.written(kB, kBlockOfA, kByB));
+    world.pair.mend(kA);
+    for (const unsigned volume : {0U, 1U}) a.metadata(volume).go_on();
+    EXPECT_TRUE(world.pair.wait_for([&] { return world.pair.in_sync(); }));
+    EXPECT_EQ(world.pair.value_at(kA, kBlockOfA), kByB);
+    EXPECT_EQ(world.pair.violation(), "");
+  }
+}
+
 /// Nothing differs from a copy that is not there any more.
 TEST(OldCopy, ThatIsTakenAwayAfterTheyPartedWaysEndsTheSplit) {
   OnlyMember world;
