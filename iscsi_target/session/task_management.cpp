@@ -150,14 +150,14 @@ void Session::quiesce(const TaskScope& scope, engine::Callback<> done) {
       fail_unexecuted(*command, scsi::Status::task_aborted);
       continue;
     }
-    if (!command->pull_wanted || command->is_deferred) {
+    if (!command->pull_wanted) {
       give_up(*command);
       continue;
     }
-    command->is_broken = true;
+    command->is_broken = true;  // a pull that is deferred ends with an error, too
     command->broken_status = scsi::Status::task_aborted;
     command->expect_no_data();
-    end_pull(*command, make_error_code(Errc::aborted));
+    if (!command->is_deferred) end_pull(*command, make_error_code(Errc::aborted));
   }
   wait_for_another(scope, std::move(done));
 }

@@ -200,6 +200,20 @@ TEST_F(LongCommand, IsEndedByAnotherSessionsReset) {
   expect_answers({Opcode::nop_in, Opcode::scsi_response});
 }
 
+/// Its host was heard in the same turn, and the reset came before the answer was told.
+TEST_F(LongCommand, IsEndedByAnotherSessionsResetBeforeItGoesOn) {
+  device.step_over();
+  expect_answers({Opcode::nop_in});
+  feed(word());
+  bool quiesced = false;
+  connection->quiesce({}, [&] { quiesced = true; });
+  EXPECT_FALSE(quiesced);
+  expect_answers({Opcode::scsi_response});
+  EXPECT_TRUE(quiesced);
+  EXPECT_EQ(device.at_work, nullptr);
+  EXPECT_EQ(device.steps, 0);
+}
+
 TEST_F(LongCommand, EndsWithItsSession) {
   device.step_over();
   connection->reset("The test ends it.");
