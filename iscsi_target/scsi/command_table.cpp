@@ -142,7 +142,7 @@ using enum Effect;
 // clang-format off
 constexpr std::array kTable = std::to_array<CommandEntry>({
     {.opcode = 0x00, .name = "TEST UNIT READY", .cdb_length = 6, .usage = {0x00},
-     .handler = h::test_unit_ready, .access = A::status, .flags = kOnWellKnownUnit},
+     .handler = h::test_unit_ready, .access = A::status, .flags = kOnWellKnownUnit | kAwaitsAccess},
     {.opcode = 0x03, .name = "REQUEST SENSE", .cdb_length = 6, .usage = {0x03, 0x01, 0, 0, 0xFF},
      .direction = in, .bytes = {4, 1}, .handler = h::request_sense, .access = A::unrestricted, .flags = kBasic},
     block_command(0x08, "READ(6)", 0x1F, in, reads, h::read, L::transfer, k256),

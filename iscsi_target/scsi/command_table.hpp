@@ -49,6 +49,7 @@ enum CommandFlags : std::uint16_t {
   kWithoutMedium = 0x40,     ///< answered while there is no medium
   kWhileSanitizing = 0x80,   ///< answered while the medium is being sanitized
   kEncryptedOnly = 0x100,    ///< exists only on encrypted units
+  kAwaitsAccess = 0x200,     ///< waits at the disk for the end of a transition, though it touches no medium
 };
 
 constexpr std::int16_t kNoServiceAction = -1;

@@ -5,7 +5,11 @@
 
 namespace lockstep::iscsi_target::handlers {
 
-void test_unit_ready(Task& task) { finish(task); }
+/// In a transition it is ready or not when the disk knows: what is read and written waits for as long.
+void test_unit_ready(Task& task) {
+  if (!task.use || task.unit().access_state() == engine::AccessState::active_optimized) return finish(task);
+  submit(task, engine::DiskOpcode::check_access, {}, {}, finish_good);
+}
 
 /// SPC-4 6.39: what is pending is given as parameter data, with status GOOD.
 void request_sense(Task& task) {

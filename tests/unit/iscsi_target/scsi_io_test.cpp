@@ -208,13 +208,45 @@ TEST_F(ScsiIo, WhatTheDiskOrdersWaitsThereForTheEndOfATransition) {
   disk.deferred = true;
   const auto read = in(cdb10(0x28, 0, 1), 512);
   const auto write = out(cdb10(0x2A, 0, 1), pattern(512));
-  expect_sense(*in({0x00}), scsi::SenseKey::not_ready,
-               scsi::asc::kLogicalUnitNotAccessibleAsymmetricAccessStateTransition);
   disk.access = engine::AccessState::active_optimized;
   disk.release_one();
   disk.release_one();
   expect_good(*read);
   expect_good(*write);
+}
+
+/// A path checker that is told "transitioning" may take the path for one that is down, and it may be the last one.
+TEST_F(ScsiIo, TestUnitReadyWaitsWhereReadsAndWritesDo) {
+  disk.access = engine::AccessState::transitioning;
+  expect_sense(*in({0x00}), scsi::SenseKey::unit_attention, scsi::asc::kAsymmetricAccessStateChanged);
+  disk.deferred = true;
+  const auto checked = in({0x00}), given_up = in({0x00});
+  EXPECT_EQ(checked->completions + given_up->completions, 0);
+  device.abort(*given_up);
+  EXPECT_EQ(given_up->status, scsi::Status::task_aborted);
+  ASSERT_EQ(disk.held(), 1u);
+  disk.access = engine::AccessState::active_optimized;
+  disk.release_one();
+  expect_good(*checked);
+  disk.log.clear();
+  (void)in({0x00});  // the change
+  expect_good(*in({0x00}));
+  EXPECT_TRUE(disk.log.empty()) << "who serves is not asked";
+}
+
+TEST_F(ScsiIo, TestUnitReadyTellsWhatItsDiskLetsNobodyWaitFor) {
+  using engine::AccessState;
+  disk.access = AccessState::transitioning;
+  (void)in({0x00});  // the change
+  disk.fail_with = engine::Errc::not_serving;
+  expect_sense(*in({0x00}), scsi::SenseKey::not_ready,
+               scsi::asc::kLogicalUnitNotAccessibleAsymmetricAccessStateTransition);
+  disk.deferred = true;
+  const auto checked = in({0x00});
+  disk.access = AccessState::unavailable;
+  disk.fail_with = engine::Errc::not_serving;
+  disk.release_one();
+  expect_sense(*checked, scsi::SenseKey::not_ready, scsi::asc::kLogicalUnitNotAccessibleTargetPortInUnavailableState);
 }
 
 TEST_F(ScsiIo, VerifyComparesAsByteCheckSays) {
