@@ -156,6 +156,14 @@ class Node final : public PairUser {
   // node_addresses.cpp
   [[nodiscard]] std::vector<Problem> set_portals(const std::vector<SocketAddress>& portals);
 
+  // node_units.cpp
+  struct Absent {
+    VolumeSpec spec;
+    std::shared_ptr<iscsi_target::LogicalUnit> unit;  ///< stands in for the volume's
+  };
+  void note_size(const Volume& volume);
+  [[nodiscard]] Absent stand_in(const VolumeSpec& spec);
+  [[nodiscard]] std::vector<std::shared_ptr<iscsi_target::LogicalUnit>> find_absent();
   void publish_map(engine::Callback<> adopted);
   // node_detach.cpp
   void detach(std::vector<engine::Uuid> volumes, engine::Callback<> done);
@@ -244,6 +252,8 @@ class Node final : public PairUser {
   std::size_t shards_used_ = 0;
   replication::ArbiterWish arbiter_wish_ = replication::ArbiterWish::none;  ///< for every mirrored volume
   Volumes volumes_;
+  std::map<engine::Uuid, Absent> absent_;              ///< wanted, and not attached
+  std::map<engine::Uuid, std::uint64_t> shown_sizes_;  ///< theirs, in bytes, as hosts see them
   /// In no map any more. Nothing of theirs is freed before their stores have returned everything.
   std::map<engine::Uuid, std::shared_ptr<Volume>> leaving_;
   std::vector<engine::Uuid> awaited_;  ///< of those, whose end somebody waits for

@@ -7,7 +7,6 @@
 
 namespace lockstep::data_plane {
 
-using mgmt::log_error;
 using mgmt::log_info;
 using mgmt::log_warning;
 
@@ -426,7 +425,8 @@ void Node::show(const ApplyPtr& apply) {
   // Before the map that gives names new volumes: a session that claimed such a name under the old lists is over then.
   put_target();
   server_.recheck_sessions([this, apply] {
-    publish_map([this, apply] {
+    publish_map([this, apply, resized = find_absent()] {
+      for (const auto& unit : resized) unit->events().raise(iscsi_target::UnitAttention::capacity_changed);
       // Not before there is a target: an initiator that is told "not found" may give up for good.
       for (const auto& problem : set_portals(apply->state.target.portals))
         apply->problem(problem.object, problem.message);
@@ -435,28 +435,6 @@ void Node::show(const ApplyPtr& apply) {
       apply->next();
     });
   });
-}
-
-/// `adopted` runs when no reactor starts anything under the map before.
-void Node::publish_map(engine::Callback<> adopted) {
-  std::vector<iscsi_target::LunEntry> entries;
-  std::set<std::uint32_t> luns;
-  for (const auto& [id, volume] : volumes_) {
-    const bool possible = volume->spec.lun < iscsi_target::kMaxLuns && luns.insert(volume->spec.lun).second;
-    if (volume->unit && possible) entries.push_back({static_cast<std::uint16_t>(volume->spec.lun), volume->unit});
-  }
-  auto map = iscsi_target::LunMap::make(std::move(entries), access_);
-  if (!map) {
-    log_error("The LUN map can't be made: " + map.error().message);
-    return adopted();
-  }
-  on_every_worker(
-      workers_,
-      [map = *map](Worker& worker, engine::Callback<> done) {
-        worker.device.adopt(map, {});
-        done();
-      },
-      std::move(adopted));
 }
 
 void Node::put_target() {

@@ -16,6 +16,7 @@ void Node::detach(std::vector<Uuid> volumes, engine::Callback<> done) {
   if (volumes.empty()) return done();
   for (const Uuid& id : volumes) {
     log_info("Volume " + volumes_.at(id)->spec.name + ": detached.");
+    note_size(*volumes_.at(id));
     leaving_.emplace(id, std::move(volumes_.extract(id).mapped()));
   }
   awaited_ = std::move(volumes);
