@@ -243,6 +243,7 @@ class Session final : private BufferUser {
   // task_management.cpp
   void task_management(const iscsi::TaskManagementRequestHeader& header);
   void abort_task(const iscsi::TaskManagementRequestHeader& header);
+  void await_abort(std::uint64_t sequence, std::uint32_t tag);
   void manage_scope(const iscsi::TaskManagementRequestHeader& header, scsi::TaskManagement function);
   [[nodiscard]] bool covers(const TaskScope& scope, const SessionCommand& command) const;
   void abort_commands(const TaskScope& scope);

@@ -30,8 +30,6 @@ TaskManagementResult result_of(scsi::Managed what) {
 
 void Session::task_management(const iscsi::TaskManagementRequestHeader& header) {
   if (setup_.device_server == nullptr) return answer_management(header.task_tag, TaskManagementResult::not_supported);
-  const auto own = static_cast<std::size_t>(std::ranges::count(waiters_, true, &Waiter::is_own));
-  if (own >= kMaxTaskManagement) return answer_management(header.task_tag, TaskManagementResult::rejected);
   constexpr std::uint8_t kTaskReassign = 8;
   const std::uint8_t function = header.function & 0x7F;
   if (function == kTaskReassign) {
@@ -56,9 +54,9 @@ void Session::abort_task(const iscsi::TaskManagementRequestHeader& header) {
   const std::uint32_t tag = header.task_tag;
   SessionCommand* const command = slots_.find(header.referenced_tag);
   if (command != nullptr && (!command->is_completed || command->expects_data()) && command->lun == header.lun) {
-    const TaskScope scope{.units = std::nullopt, .sequence = command->sequence};
+    const std::uint64_t sequence = command->sequence;
     abort(*command);
-    return wait_for(scope, [this, tag] { answer_management(tag, TaskManagementResult::complete); });
+    return await_abort(sequence, tag);
   }
   // RFC 7143 11.5.5: a command that has not come counts as come and aborted.
   const Serial referenced(header.ref_cmd_sn);
@@ -70,6 +68,18 @@ void Session::abort_task(const iscsi::TaskManagementRequestHeader& header) {
     return answer_management(tag, TaskManagementResult::complete);
   }
   answer_management(tag, TaskManagementResult::task_does_not_exist);
+}
+
+// A host may abort all the commands that it has (ESXi does, each by itself), and no more than these are waited for. One
+// that is aborted again is answered with the first time.
+void Session::await_abort(std::uint64_t sequence, std::uint32_t tag) {
+  const TaskScope scope{.units = std::nullopt, .sequence = sequence};
+  auto done = [this, tag] { answer_management(tag, TaskManagementResult::complete); };
+  const auto first =
+      std::ranges::find_if(waiters_, [&](const Waiter& waiter) { return waiter.is_own && waiter.scope == scope; });
+  if (first == waiters_.end()) return wait_for(scope, std::move(done));
+  if (first->done.size() >= kMaxTaskManagement) return answer_management(tag, TaskManagementResult::rejected);
+  first->done.push_back(std::move(done));
 }
 
 // RFC 7143 11.5.1 has a target reset reach every initiator's tasks, and a cold one end every session. Here it reaches

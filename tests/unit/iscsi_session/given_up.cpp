@@ -60,6 +60,30 @@ TEST_F(GivenUp, ResetsThatAreNotInForceYetAreBounded) {
   EXPECT_EQ(results(answers()), std::vector{TaskManagementResult::rejected}) << "its host is told that it was no use";
 }
 
+/// ESXi aborts each late command by itself, and resets the unit when that is no use.
+TEST_F(GivenUp, EachCommandOfASessionMayBeAbortedAndTheUnitBeResetThen) {
+  device.ends_at_once = false;
+  std::vector<std::uint32_t> tasks;
+  for (std::uint32_t i = 0; i < settings.queue_depth; ++i) tasks.push_back(begin_write());
+  ASSERT_EQ(device.held.size(), tasks.size());
+  for (const std::uint32_t task : tasks) manage(TaskManagement::abort_task, task);
+  manage(TaskManagement::logical_unit_reset);
+  EXPECT_EQ(device.given_up, static_cast<int>(tasks.size()));
+  EXPECT_EQ(results(answers()), std::vector<TaskManagementResult>{}) << "they wait for the device server";
+  device.release_all();
+  EXPECT_EQ(results(answers()), std::vector(tasks.size() + 1, TaskManagementResult::complete));
+}
+
+TEST_F(GivenUp, ACommandThatIsAbortedAgainIsWaitedForOnce) {
+  device.ends_at_once = false;
+  const auto task = begin_write();
+  for (int i = 0; i < 100; ++i) manage(TaskManagement::abort_task, task);
+  EXPECT_EQ(device.given_up, 1);
+  EXPECT_EQ(results(answers()), std::vector(100 - kMaxTaskManagement, TaskManagementResult::rejected));
+  device.release_all();
+  EXPECT_EQ(results(answers()), std::vector(kMaxTaskManagement, TaskManagementResult::complete));
+}
+
 TEST_F(GivenUp, AResetThatAnotherSessionAskedForEndsThemWithTaskAborted) {
   begin_write();
   bool quiesced = false;
