@@ -18,6 +18,7 @@ LogicalUnit::LogicalUnit(engine::Disk& disk, UnitSettings settings)
       write_cache_(info_.write_cache),
       known_access_(disk.access_state()) {
   assert(std::has_single_bit(info_.block_size));
+  set_name(info_.name);
   disk_.set_state_listener(installed_);
   assert(settings_.port_group == 1 || settings_.port_group == 2);
 }

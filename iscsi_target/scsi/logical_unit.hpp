@@ -1,6 +1,6 @@
 #pragma once
 // A volume as initiators see it: identity, capacity, mode parameters, asymmetric access. One object a volume and node,
-// shared by all reactors; what changes is atomic, what is text never changes.
+// shared by all reactors; what changes is atomic, or a text that is replaced as a whole.
 //
 // Reservations, mode parameters and what else both nodes agree on are the disk's (engine/scsi/lu_state.hpp): it orders
 // their changes, and the unit hears of each state that is installed.
@@ -83,7 +83,7 @@ class LogicalUnit {
 
   [[nodiscard]] engine::Disk& disk() const { return disk_; }
   [[nodiscard]] const UnitSettings& settings() const { return settings_; }
-  /// As it was when the unit was made; what may have changed since: blocks(), read_only(), write_cache().
+  /// As it was when the unit was made; what may have changed since: name(), blocks(), read_only(), write_cache().
   [[nodiscard]] const engine::DiskInfo& info() const { return info_; }
   [[nodiscard]] const engine::Uuid& volume() const { return info_.id; }
   [[nodiscard]] std::uint32_t block_size() const { return info_.block_size; }
@@ -112,6 +112,9 @@ class LogicalUnit {
   /// The volume was made read-only or writable, its write cache put on or off: initiators hear of changed mode
   /// parameters. Any thread.
   void set_use(bool read_only, bool write_cache);
+  /// The volume is called otherwise: for people alone. Any thread.
+  void set_name(std::string name) { name_.store(std::make_shared<const std::string>(std::move(name))); }
+  [[nodiscard]] std::shared_ptr<const std::string> name() const { return name_.load(); }
   [[nodiscard]] bool read_only() const { return read_only_.load(std::memory_order_relaxed); }
   [[nodiscard]] bool write_cache() const { return write_cache_.load(std::memory_order_relaxed); }
   /// The access state of the partner's port group, as it was last heard. Any thread.
@@ -165,6 +168,7 @@ class LogicalUnit {
   std::atomic<std::uint64_t> requests_{0};
   std::atomic<bool> sanitizing_{false};
   std::atomic<std::uint16_t> sanitize_progress_{0};
+  Published<std::string> name_;
   TestBuffers test_buffers_;
   OwedLosses losses_;
   const std::shared_ptr<InstalledState> installed_ = std::make_shared<InstalledState>();

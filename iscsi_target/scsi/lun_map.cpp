@@ -12,14 +12,14 @@ engine::Result<std::shared_ptr<const LunMap>> LunMap::make(std::vector<LunEntry>
   std::set<const LogicalUnit*> seen;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const LunEntry& entry = entries[i];
-    const std::string name = "volume " + entry.unit->info().name;
+    const std::string name = "volume " + *entry.unit->name();
     if (entry.lun >= kMaxLuns) {
       return engine::fail(engine::Errc::out_of_range, name + ": LUN " + std::to_string(entry.lun) +
                                                           " is too high; choose one below " + std::to_string(kMaxLuns));
     }
     if (i > 0 && entries[i - 1].lun == entry.lun) {
       return engine::fail(engine::Errc::refused, name + ": LUN " + std::to_string(entry.lun) + " is taken by volume " +
-                                                     entries[i - 1].unit->info().name +
+                                                     *entries[i - 1].unit->name() +
                                                      "; give each volume a LUN of its own");
     }
     if (!seen.insert(entry.unit.get()).second) {

@@ -102,7 +102,8 @@ void handlers::report_identifying_information(Task& task) {
   constexpr std::uint8_t kBinary = 0x00, kText = 0x02, kTypes = 0x7F;
   constexpr std::size_t kLongestText = 255;  // without its NUL
   const std::uint8_t type = task.cdb(10) >> 1;
-  const auto name = std::string_view(task.unit().info().name).substr(0, kLongestText);
+  const auto whole_name = task.unit().name();
+  const auto name = std::string_view(*whole_name).substr(0, kLongestText);
   Reply reply;
   reply.be32(0);
   switch (type) {

@@ -210,12 +210,14 @@ void Node::attach_missing(const ApplyPtr& apply) {
 /// Of a volume that is attached.
 void Node::use_spec(Volume& volume, const VolumeSpec& spec) {
   volume.spec = spec;
-  const auto settings = unit_settings(spec);
-  const auto& now = volume.unit->settings();
-  if (settings.paired == now.paired && settings.target_name == now.target_name) return;
   auto& unit = volume.unit;
+  unit->set_name(spec.name);
+  const auto settings = unit_settings(spec);
+  const auto& now = unit->settings();
+  if (settings.paired == now.paired && settings.target_name == now.target_name) return;
   const std::uint64_t size = unit->blocks() * unit->block_size();
   unit = std::make_shared<iscsi_target::LogicalUnit>(*volume.disk, settings);
+  unit->set_name(spec.name);
   unit->set_capacity(size);
   unit->set_use(spec.read_only, spec.write_cache);
 }

@@ -131,6 +131,8 @@ TEST_F(ScsiIdentity, TheTextThatIdentifiesAUnitIsItsName) {
   EXPECT_EQ(of_type(0)->be16(2), 0);
   EXPECT_EQ(of_type(0x7F)->be16(2), 8);
   expect_field(*of_type(1), scsi::asc::kInvalidFieldInCdb, {.in_cdb = true, .byte = 10, .bit = 7});
+  unit->set_name("another");
+  EXPECT_EQ(text(*of_type(2), 4, 8), std::string("another") + '\0');
 }
 
 TEST_F(ScsiIdentity, BothNodesNameTheUnitAlikeAndTheirPortsApart) {

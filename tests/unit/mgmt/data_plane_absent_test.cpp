@@ -160,6 +160,11 @@ class AbsentVolumeTest : public testing::Test {
     const Bytes capacity = answered({0x9E, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 32});
     return capacity.size() < 8 ? 0 : (engine::load_be<std::uint64_t>(capacity.data()) + 1) * 512;
   }
+  /// REPORT IDENTIFYING INFORMATION, the text.
+  std::string name_told() {
+    const Bytes report = answered({0xA3, 0x05, 0, 0, 0, 0, 0, 0, 1, 0, 0x02 << 1, 0});
+    return report.size() < 5 ? "" : std::string(report.begin() + 4, report.end() - 1);
+  }
   /// Of this node's port group: REPORT TARGET PORT GROUPS.
   int access_told() {
     const Bytes report = answered({0xA3, 0x0A, 0, 0, 0, 0, 0, 0, 0, 0xFF});
@@ -327,6 +332,25 @@ TEST_F(AbsentVolumeTest, IsSaidToHaveAnotherSizeWhereThatIsWhatItIsAttachedWith)
   expect_told(scsi::asc::kCapacityDataHasChanged);
   EXPECT_TRUE(becomes_ready());
   EXPECT_EQ(bytes_shown(), kSize);
+}
+
+/// The other node, which was restarted since, knows no other name.
+TEST_F(AbsentVolumeTest, IsCalledWhatItIsCalledNowWhetherItIsAttachedOrNot) {
+  take_disk_away();
+  ASSERT_EQ(applied(), "volume vm1;");
+  log_in();
+  expect_told(scsi::asc::kPowerOnOccurred);
+  spec_->name = "vm2";
+  ASSERT_EQ(applied(), "volume vm2;");
+  expect_told(kDown);
+  EXPECT_EQ(name_told(), "vm2");
+  bring_disk_back();
+  ASSERT_EQ(applied(), "");
+  ASSERT_TRUE(becomes_ready());
+  EXPECT_EQ(name_told(), "vm2");
+  spec_->name = "vm3";
+  ASSERT_EQ(applied(), "");
+  EXPECT_EQ(name_told(), "vm3");
 }
 
 }  // namespace
