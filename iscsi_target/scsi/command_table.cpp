@@ -134,6 +134,10 @@ constexpr auto kAtomicFields = [](CommandEntry& e) {  // the boundary is evaluat
   e.blocks = {12, 2};
 };
 
+/// START STOP UNIT that starts, without a power condition, and moves no medium: SBC-3 lets everybody do that beside
+/// persistent reservations.
+constexpr bool starts_only(const std::uint8_t* cdb) { return (cdb[4] & 0xF3) == 0x01; }
+
 constexpr auto k256 = ZeroBlocks::is_256;
 constexpr auto kToTheEnd = ZeroBlocks::to_the_end;
 using L = BlockLimit;
@@ -158,7 +162,7 @@ constexpr std::array kTable = std::to_array<CommandEntry>({
     {.opcode = 0x1A, .name = "MODE SENSE(6)", .cdb_length = 6, .usage = {0x1A, 0x08, 0xFF, 0xFF, 0xFF},
      .direction = in, .bytes = {4, 1}, .handler = h::mode_sense_6, .access = A::read, .flags = kWhileUnavailable | kAnyMedium},
     {.opcode = 0x1B, .name = "START STOP UNIT", .cdb_length = 6, .usage = {0x1B, 0x01, 0, 0x0F, 0xF7},
-     .handler = h::start_stop_unit, .serialization = S::whole, .flags = kWithoutMedium},
+     .handler = h::start_stop_unit, .serialization = S::whole, .does_nothing = starts_only, .flags = kWithoutMedium},
     {.opcode = 0x1E, .name = "PREVENT ALLOW MEDIUM REMOVAL", .cdb_length = 6, .usage = {0x1E, 0, 0, 0, 0x01},
      .handler = h::prevent_allow_medium_removal, .flags = kWithoutMedium},
     {.opcode = 0x25, .name = "READ CAPACITY(10)", .cdb_length = 10, .usage = {0x25},

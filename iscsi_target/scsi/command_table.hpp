@@ -71,11 +71,15 @@ struct CommandEntry {
   void (*handler)(Task&) = nullptr;
   Serialization serialization = Serialization::none;
   scsi::AccessClass access = scsi::AccessClass::configure;  ///< what reservations of others refuse
+  bool (*does_nothing)(const std::uint8_t* cdb) = nullptr;  ///< of these CDBs they refuse what they do of `status`
   std::uint16_t flags = 0;                                  ///< CommandFlags
   std::uint8_t thin_bits = 0;  ///< bits of byte 1 that are evaluated only on thinly provisioned units
 
   [[nodiscard]] constexpr bool has_service_action() const { return service_action != kNoServiceAction; }
   [[nodiscard]] constexpr bool has(CommandFlags flag) const { return flags & flag; }
+  [[nodiscard]] constexpr scsi::AccessClass access_of(const std::uint8_t* cdb) const {
+    return does_nothing && does_nothing(cdb) ? scsi::AccessClass::status : access;
+  }
 };
 
 /// Ordered by opcode, then by service action.

@@ -180,7 +180,8 @@ void run(Task& task, NexusUnit& nexus_unit) {
   }
   if (unit.losses().are_due() && access == engine::AccessState::active_optimized) [[unlikely]]
     task.device.send_due_losses(*task.use);
-  if (unit.restricted() && !unit.state()->allows(task.nexus.key, entry->access)) [[unlikely]]
+  if (unit.restricted() && !unit.state()->allows(task.nexus.key, entry->access_of(task.command.cdb.data())))
+      [[unlikely]]
     return ask_about_reservations(task);
   carry_on(task);
 }

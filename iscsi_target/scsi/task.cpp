@@ -214,7 +214,8 @@ void submit(Task& task, engine::DiskOpcode opcode, engine::Extent extent, std::s
   request.nexus = task.nexus.nexus->id;
   request.port = &task.nexus.key;
   // A step of the unit's state says itself whom a reservation stops.
-  request.access = opcode == engine::DiskOpcode::change_state ? scsi::AccessClass::unrestricted : task.entry->access;
+  request.access = opcode == engine::DiskOpcode::change_state ? scsi::AccessClass::unrestricted
+                                                              : task.entry->access_of(task.command.cdb.data());
   request.came_since = task.command.came_since();
   request.command_came = task.command.came_at;
   request.status.clear();

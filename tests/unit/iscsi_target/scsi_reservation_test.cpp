@@ -55,6 +55,22 @@ TEST_F(ScsiReservation, ModeParametersMayBeReadByWhoMayRead) {
   }
 }
 
+/// SBC-3's table of what reservations allow has it twice: START without a power condition, and all else.
+TEST_F(ScsiReservation, TheUnitMayBeStartedByEverybodyAndStoppedByWhoMayUseIt) {
+  const auto start_stop = [&](std::uint8_t byte_4) { return run({0x1B, 0, 0, 0, byte_4}, second)->status; };
+  reserve_out(nexus, 0x00, 0, 1);
+  for (const std::uint8_t type : Bytes{1, 3}) {
+    ASSERT_EQ(reserve_out(nexus, 0x01, 1, 0, type), scsi::Status::good) << int{type};
+    EXPECT_EQ(start_stop(0x01), scsi::Status::good) << int{type};
+    for (const std::uint8_t other : Bytes{0x00, 0x02, 0x03, 0x11})
+      EXPECT_EQ(start_stop(other), kConflict) << int{other};
+    ASSERT_EQ(reserve_out(nexus, 0x02, 1, 0, type), scsi::Status::good) << int{type};
+  }
+  ASSERT_EQ(reserve_out(nexus, 0x03, 1, 0), scsi::Status::good);
+  ASSERT_EQ(run({0x56}, nexus)->status, scsi::Status::good);
+  EXPECT_EQ(start_stop(0x01), kConflict) << "RESERVE keeps out all but what SPC-2 names";
+}
+
 TEST_F(ScsiReservation, TheDiskHasTheLastWord) {
   // The unit has not heard of the reservation yet, the disk has it in force.
   disk.set_state_listener(nullptr);
