@@ -34,6 +34,30 @@ TEST_F(Run, AVolumeIsOpenToAnyOnlyWhenThatIsSaidAloud) {
   EXPECT_EQ(out_.str(), "Any initiator may use vm1.\n");
 }
 
+TEST_F(Run, AnOpenVolumeIsNotClosedToAllOthersByAddingOrRemovingOneInitiator) {
+  json open = volume();
+  open["access"] = json::array();
+  open["any_initiator"] = true;
+  for (const char* option : {"--add", "--remove"}) {
+    script_ = {};
+    answer("GET /api/v1/volumes", 200, {{"items", json::array({open})}});
+    EXPECT_EQ(run({"volume", "access", "vm1", option, "iqn.2026-11.org.example:h2"}), 2) << option;
+    EXPECT_EQ(script_.asked.size(), 1U) << "a change was asked for";
+    EXPECT_THAT(err_.str(), HasSubstr("vm1 is open to any initiator"));
+    EXPECT_THAT(err_.str(), HasSubstr("lockstep volume access vm1 --initiator IQN"));
+  }
+}
+
+TEST_F(Run, AnOpenVolumeIsClosedToAllButTheInitiatorsThatAreNamed) {
+  json open = volume();
+  open["access"] = json::array();
+  open["any_initiator"] = true;
+  answer("GET /api/v1/volumes", 200, {{"items", json::array({open})}});
+  answer(std::string("PATCH /api/v1/volumes/") + kVolumeId, 200, volume());
+  EXPECT_EQ(run({"volume", "access", "vm1", "--initiator", "iqn.2026-11.org.example:h1"}), 0);
+  EXPECT_EQ(sent(1), (json{{"access", {"iqn.2026-11.org.example:h1"}}}));
+}
+
 TEST_F(Run, PairSetRenames) {
   answer("PATCH /api/v1/pair", 200, json{{"state", "complete"}, {"name", "rack7"}});
   EXPECT_EQ(run({"pair", "set", "--name", "rack7"}), 0);

@@ -150,13 +150,29 @@ void add_delete(CLI::App& volume, Action& chosen) {
   });
 }
 
+struct AccessWish {
+  std::string name;
+  std::vector<std::string> initiators, add, remove;
+  bool any = false;
+};
+
+/// A list that is given closes the volume to whoever is not in it. Who adds one host means nobody else.
+Outcome<void> check_for_list(const json& volume, const AccessWish& wish) {
+  if (!flag(volume, "any_initiator") || (wish.add.empty() && wish.remove.empty())) return {};
+  const std::string name = printable(text(volume, "name"));
+  if (!wish.add.empty())
+    return fail(Exit::usage, fmt::format("{0} is open to any initiator, also to this one: nothing was changed, since "
+                                         "with --add all others would be shut out at once. To close it to all but "
+                                         "some, name each of them: `lockstep volume access {0} --initiator IQN ...`.",
+                                         name));
+  return fail(Exit::usage, fmt::format("{0} is open to any initiator, and has no list to take one from: nothing was "
+                                       "changed. To shut one out, name each of the others: `lockstep volume access "
+                                       "{0} --initiator IQN ...`.",
+                                       name));
+}
+
 void add_access(CLI::App& volume, Action& chosen) {
-  struct Options {
-    std::string name;
-    std::vector<std::string> initiators, add, remove;
-    bool any = false;
-  };
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<AccessWish>();
   auto* c = volume.add_subcommand("access", "Show or change who may use a volume");
   c->footer(
       "Examples:\n"
@@ -176,6 +192,7 @@ void add_access(CLI::App& volume, Action& chosen) {
     chosen = [o](Context& context) -> Outcome<void> {
       auto found = find_volume(context, o->name);
       if (!found) return std::unexpected(found.error());
+      if (auto fits = check_for_list(*found, *o); !fits) return fits;
       std::vector<std::string> access;
       for (const json& iqn : part(*found, "access")) access.push_back(iqn.is_string() ? iqn.get<std::string>() : "");
       for (const auto& iqn : o->add) {
