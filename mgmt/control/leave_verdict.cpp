@@ -1,5 +1,7 @@
 #include "mgmt/control/leave_verdict.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 namespace lockstep::mgmt {
@@ -43,6 +45,21 @@ std::optional<std::string> why_not_alone(const CopyView& stays, const Volume& vo
   if (volume.lifecycle != Lifecycle::ready || lone_epoch_of(stays, volume)) return std::nullopt;
   return fmt::format("{} does not serve {} alone: it is {} there.", stays.node->name, volume.name,
                      state_of(stays, volume));
+}
+
+std::vector<const Volume*> not_served_alone(const CopyView& stays, const Configuration& configuration) {
+  std::vector<const Volume*> found;
+  for (const auto& volume : configuration.volumes)
+    if (why_not_alone(stays, volume)) found.push_back(&volume);
+  return found;
+}
+
+std::string with_states(const CopyView& copy, const std::vector<const Volume*>& volumes) {
+  const std::size_t told = std::min<std::size_t>(volumes.size(), 3);
+  std::string text;
+  for (std::size_t i = 0; i < told; ++i)
+    text += fmt::format("{}{} is {}", i == 0 ? "" : ", ", volumes[i]->name, state_of(copy, *volumes[i]));
+  return told == volumes.size() ? text : fmt::format("{}, and {} more", text, volumes.size() - told);
 }
 
 }  // namespace lockstep::mgmt

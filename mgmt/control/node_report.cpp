@@ -77,6 +77,11 @@ bool NodeReport::is_held_back() const {
   return std::ranges::find(problems, kHeldBack, &ApplyProblem::object) != problems.end();
 }
 
+bool is_linked(const NodeReport& report) {
+  return report.status &&
+         (report.status->partner_connected || std::ranges::any_of(report.status->shards, &ShardStatus::connected));
+}
+
 Outcome<DataPlaneStatus> status_from(std::string_view text) {
   try {
     return records::from_json<NodeMessage, DataPlaneStatus>(json::parse(text));

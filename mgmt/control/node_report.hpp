@@ -262,6 +262,9 @@ struct NodeReport {
 };
 BOOST_DESCRIBE_STRUCT(NodeReport, (), (running, message, status, applied, problems, missing, at_ms))
 
+/// Its lockstepd has a connection of the link to the partner's, of any shard.
+[[nodiscard]] bool is_linked(const NodeReport& report);
+
 /// Of node.status's result. Fields that are missing stay as they are above: an older lockstepd says less.
 [[nodiscard]] Outcome<DataPlaneStatus> status_from(std::string_view json);
 [[nodiscard]] std::string to_json_text(const NodeReport& report);

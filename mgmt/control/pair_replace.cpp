@@ -6,6 +6,7 @@
 
 #include "mgmt/control/configuration_witness_node.hpp"
 #include "mgmt/control/job_steps.hpp"
+#include "mgmt/control/leave_verdict.hpp"
 #include "mgmt/control/pair_members.hpp"
 #include "mgmt/control/pair_service.hpp"
 #include "mgmt/control/rebuilt_configuration.hpp"
@@ -41,8 +42,8 @@ LostNode changed_alone(NodeCore& core, DataPlane& data_plane, const Node& lost) 
 /// Of a node that answers and has a configuration of the pair, what to do instead. `here`: as this node is in it.
 std::string what_to_do_with(const Node& node, ShutOut why, bool here) {
   if (why == ShutOut::replaced)
-    return ", so that nobody takes its place. If another machine is to, or if its database is of no use, stop "
-           "lockstep-mgmtd there first; on a machine that is to stay, then move mgmt.db away and start lockstep-mgmtd "
+    return ", so that nobody takes its place. If another machine is to, stop lockstepd and lockstep-mgmtd there "
+           "first; if its database is of no use, stop lockstep-mgmtd there first, move mgmt.db away and start it "
            "again.";
   if (here)
     return fmt::format(": it is not lost. Leave --lost off: `lockstep pair leave {}` has it go with nothing lost.",
@@ -50,11 +51,47 @@ std::string what_to_do_with(const Node& node, ShutOut why, bool here) {
   return ": it is not lost. If its database is of no use, stop lockstep-mgmtd there first.";
 }
 
+/// What a node that is silent may have of the volumes, and this one lacks.
+struct MayHave {
+  std::vector<Uuid> volumes{};
+  std::string words{};  ///< sentences without the last full stop; empty: nothing
+};
+
+// Its management alone may be away. Where the link stands its lockstepd runs: shut out of the link by what the new
+// configuration says, it keeps its orders, and asks the arbiter to go on alone as this one does.
+Outcome<MayHave> look_beside(ReplicaAgent& agent, const Configuration& configuration, const Node& lost,
+                             const std::string& found) {
+  const Node& here = *configuration.node(engine::other(lost.side));
+  auto seen = agent.look();
+  if (!seen)
+    return refuse(seen.error().kind,
+                  fmt::format("{}, and nothing says whether its lockstepd runs, since that of {} can't be asked: {} "
+                              "Nothing was changed. Start lockstepd here first.",
+                              found, here.name, seen.error().detail));
+  if (is_linked(*seen))
+    return refuse(RefusalKind::conflict,
+                  fmt::format("{}, but its lockstepd runs and is connected to this node's, and hosts may be using it: "
+                              "it is not lost. Nothing was changed. Start lockstep-mgmtd on {} again (move mgmt.db "
+                              "away before, if that is of no use). If another machine is to take its place all the "
+                              "same, stop lockstepd there first, or switch it off.",
+                              found, lost.name));
+  const CopyView view{&here, std::move(*seen)};
+  MayHave may;
+  const auto unserved = not_served_alone(view, configuration);
+  for (const Volume* volume : unserved) may.volumes.push_back(volume->id);
+  if (!unserved.empty())
+    may.words = fmt::format(
+        "{} does not serve all volumes alone: {}. {} may have what this node lacks, and hosts "
+        "may use it there: see first that it is switched off",
+        here.name, with_states(view, unserved), lost.name);
+  return may;
+}
+
 }  // namespace
 
 // A partner that has a configuration of the pair may change it, or hold a newer one: it is not shut out. One that can't
 // be reached may have changed it alone, if the arbiter let it: changed_alone().
-Outcome<std::string> PairService::ask_of(const Node& lost, ShutOut why) {
+Outcome<PairService::HowFound> PairService::ask_of(const Node& lost, ShutOut why) {
   const auto peer = connect_(target_of(core_, lost));
   const auto has_it = [&](bool here) {
     return refuse(RefusalKind::conflict,
@@ -65,8 +102,9 @@ Outcome<std::string> PairService::ask_of(const Node& lost, ShutOut why) {
   if (answer) return has_it(true);
   if (answer.error().kind == RefusalKind::not_current)
     return answer.error().other_certificate
-               ? fmt::format("{} answers with a new certificate, so that its management was set up anew", lost.name)
-               : fmt::format("{} {}", lost.name, answer.error().detail);
+               ? HowFound(fmt::format("{} answers with a new certificate, so that its management was set up anew",
+                                      lost.name))
+               : HowFound(fmt::format("{} {}", lost.name, answer.error().detail), true);
   const auto configuration = core_.configuration();
   if (!configuration->pair) return refuse(RefusalKind::no_pair, "This node is in no pair any more.");
   const auto standing = peer->standing(configuration->pair->id);
@@ -83,7 +121,8 @@ Outcome<LostNode> PairService::look_for_lost(const Node& lost, ShutOut why) {
   auto found = ask_of(lost, why);
   if (!found) return std::unexpected(found.error());
   LostNode node = changed_alone(core_, data_plane_, lost);
-  node.found = std::move(*found);
+  node.found = std::move(found->sentence);
+  node.silent = found->silent;
   return node;
 }
 
@@ -103,20 +142,27 @@ Outcome<NewInvitation> PairService::invite_in_place_of(NodeSide side, const std:
     return refuse(RefusalKind::conflict, "The pair has one node only. Make an invitation with `lockstep pair invite`.");
   const auto node = look_for_lost(*lost, ShutOut::replaced);
   if (!node) return std::unexpected(node.error());
-  const std::string needed = node->certain ? lost->name + " without its changes" : lost->name;
+  const auto has = node->silent ? look_beside(agent_, *configuration, *lost, node->found) : MayHave{};
+  if (!has) return std::unexpected(has.error());
+  const bool loses = node->certain || !has->volumes.empty();
+  const std::string needed = loses ? lost->name + " without its changes" : lost->name;
   if (confirm != needed)
     return refuse(
         RefusalKind::confirmation_needed,
-        fmt::format(
-            "{}. {}Whoever uses the invitation has side {} from then on; the machine that has it now is "
-            "shut out for good{}. Send `{}` as `confirm`{}.",
-            node->found, node->changes.empty() ? "" : node->changes + ". ", side_name(side),
-            node->certain ? ", and what it has changed is lost. If it can be brought back, do that instead" : "",
-            needed, node->certain ? " (`lockstep node replace` with --without-its-changes)" : ""),
+        fmt::format("{}. {}{}Whoever uses the invitation has side {} from then on; the machine that has it "
+                    "now is shut out for good{}. Send `{}` as `confirm`{}.",
+                    node->found, node->changes.empty() ? "" : node->changes + ". ",
+                    has->words.empty() ? "" : has->words + ". ", side_name(side),
+                    loses ? ", and what it has changed is lost. If it can be brought back, do that instead" : "",
+                    needed, loses ? " (`lockstep node replace` with --without-its-changes)" : ""),
         {{"/confirm", fmt::format("Must be {}.", needed)}});
   const auto newest = core_.revisions.newest();
   if (!newest) return std::unexpected(newest.error());
   NewInvitation invitation = new_invitation(side);
+  {
+    const std::lock_guard lock(mutex_);
+    lost_with_invitation_ = has->volumes;
+  }
   invitation.undecided = newest->tentative;
   core_.events.append({.kind = "pair.replacement_invited",
                        .severity = Severity::warning,
@@ -124,6 +170,23 @@ Outcome<NewInvitation> PairService::invite_in_place_of(NodeSide side, const std:
                        .volume = {},
                        .message = fmt::format("{}. An invitation was made for whoever takes its place.", node->found)});
   return invitation;
+}
+
+/// It may have been back since the invitation was made. What was confirmed then is not asked about again.
+Outcome<void> PairService::check_still_lost(const Configuration& configuration, const Node& lost) {
+  const auto found = ask_of(lost, ShutOut::replaced);
+  if (!found) return std::unexpected(found.error());
+  const auto has = found->silent ? look_beside(agent_, configuration, lost, found->sentence) : MayHave{};
+  if (!has) return std::unexpected(has.error());
+  const std::lock_guard lock(mutex_);
+  const bool more = std::ranges::any_of(has->volumes, [&](const Uuid& volume) {
+    return std::ranges::find(lost_with_invitation_, volume) == lost_with_invitation_.end();
+  });
+  if (!more) return {};
+  return refuse(RefusalKind::conflict,
+                fmt::format("{}. Nobody has agreed to losing that: nothing was changed. If it is to be, make a new "
+                            "invitation with `lockstep node replace {} --without-its-changes`.",
+                            has->words, side_name(lost.side)));
 }
 
 /// They end within a minute, and what they are at would be taken for cut off.
@@ -143,7 +206,7 @@ Outcome<PairService::Offer> PairService::place_of(NodeSide side, const Node& joi
   if ((!lost && !unknown) || (lost && lost->id == core_.node_id))
     return refuse(RefusalKind::conflict, "The invitation is for a side that is not to be replaced any more.");
   if (lost)
-    if (const auto still = ask_of(*lost, ShutOut::replaced); !still) return std::unexpected(still.error());
+    if (auto still = check_still_lost(newest->configuration, *lost); !still) return std::unexpected(still.error());
   if (auto good = check_no_lone_jobs(); !good) return std::unexpected(good.error());
   if (unknown)
     if (auto good = check_no_volume_jobs(); !good) return std::unexpected(good.error());

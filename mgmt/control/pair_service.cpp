@@ -131,6 +131,10 @@ Outcome<void> PairService::check_nothing_served() {
 NewInvitation PairService::new_invitation(std::optional<NodeSide> replaces) {
   const std::string secret = base64url_encode(random_bytes(32));
   const std::int64_t expires = wall_clock_ms() + core_.local.invitation_life.count() * 1000;
+  {
+    const std::lock_guard lock(mutex_);
+    lost_with_invitation_.clear();
+  }
   core_.database().transact([&](SQLite::Database& db) {
     db.exec("DELETE FROM invitations WHERE used = 0");
     SQLite::Statement q(db, "INSERT INTO invitations (digest, expires_ms, replaces) VALUES (?, ?, ?)");

@@ -63,6 +63,7 @@ enum class ShutOut : std::uint8_t { replaced, let_go };
 /// A node that is to be shut out of the pair, as far as it can still be asked.
 struct LostNode {
   std::string found{};       ///< a sentence without its full stop: how it answers, or does not
+  bool silent = false;       ///< nobody answers for it
   bool certain = false;      ///< it has changed the configuration alone, which is lost with it
   std::string changes{};     ///< what can be said of such changes; empty: there are none
   std::int64_t reached = 0;  ///< its highest revision that the witness knows of
@@ -82,7 +83,7 @@ class PairService {
   /// and uses the replicas that it has.
   [[nodiscard]] Outcome<NewInvitation> invite();
   /// An invitation for whoever is to have that side in the place of the node that has it now. Refused while that one
-  /// answers and has a configuration of the pair. `confirm`: its name.
+  /// answers and has a configuration of the pair, or is silent and its lockstepd connected. `confirm`: its name.
   [[nodiscard]] Outcome<NewInvitation> invite_in_place_of(NodeSide side, const std::string& confirm);
   /// Refused while the node answers and has a configuration of the pair.
   [[nodiscard]] Outcome<LostNode> look_for_lost(const Node& lost, ShutOut why);
@@ -126,8 +127,14 @@ class PairService {
   struct Offer;
   [[nodiscard]] Outcome<Offer> place_for_second(const Node& joining, const Token& token);
   [[nodiscard]] Outcome<Offer> place_of(NodeSide side, const Node& joining, const Token& token);
+  struct HowFound {
+    HowFound(std::string s, bool is_silent = false) : sentence(std::move(s)), silent(is_silent) {}
+    std::string sentence;  ///< as LostNode::found
+    bool silent;           ///< nobody answers
+  };
   /// What can be said of a node that may be replaced; refused while it may not.
-  [[nodiscard]] Outcome<std::string> ask_of(const Node& lost, ShutOut why);
+  [[nodiscard]] Outcome<HowFound> ask_of(const Node& lost, ShutOut why);
+  [[nodiscard]] Outcome<void> check_still_lost(const Configuration& configuration, const Node& lost);
   [[nodiscard]] std::string place_taken() const;
 
   NodeCore& core_;
@@ -148,6 +155,9 @@ class PairService {
   };
   std::mutex mutex_;
   std::optional<Offer> offer_;  ///< the one join under way
+  /// Of the invitation that is good now: what it was agreed that a lost node takes with it. Not kept: without, it is
+  /// asked for once more.
+  std::vector<Uuid> lost_with_invitation_;
 };
 
 }  // namespace lockstep::mgmt

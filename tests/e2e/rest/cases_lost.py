@@ -124,12 +124,18 @@ class OneNode(Lost):
         self.problem(a.post("/api/v1/nodes/b/replacement", {"colour": "red"}), 422, "invalid", "/colour")
         self.problem(self.node("node-c").post("/api/v1/nodes/b/replacement", {"confirm": "x"}), 409, "no-pair")
         b.stop_mgmtd()
+        for word in ("node-b", "node-b without its changes"):
+            refused = a.post("/api/v1/nodes/b/replacement", {"confirm": word})
+            self.problem(refused, 409, "conflict")
+            self.assertIn("its lockstepd runs and is connected", refused.json["detail"])
+        a.script(linked=False)
         asked = a.post("/api/v1/nodes/b/replacement", {})
         self.problem(asked, 409, "confirmation-needed", "/confirm")
         self.assertIn("cannot be reached", asked.json["detail"])
         # It is back before the invitation is used.
         invitation = a.post("/api/v1/nodes/b/replacement", {"confirm": "node-b"}).json["invitation"]
         b.start_mgmtd()
+        a.script()
         wait_for("node-b to be seen", lambda: a.get("/api/v1/nodes").json["items"][1]["reachable"])
         c = self.node("node-d")
         job = c.job(c.post("/api/v1/pair/join", {"invitation": invitation}))
@@ -142,7 +148,9 @@ class OneNode(Lost):
         b.stop_mgmtd(signal.SIGKILL)
         c = self.node("node-c")
         wait_for("node-c's lockstepd", lambda: c.get("/api/v1/health").status == 200)
+        a.script(state="solo", linked=False, epoch={"members": "a"})
         replace(a, c, "b")
+        a.script()
         wait_for("the missing replica to be told of", lambda: any(
             "lockstep replica replace vm1 --node b" in p.get("advice", "") for p in a.get("/api/v1/health").json["problems"]))
         self.assertEqual(a.post("/api/v1/tokens", {"name": "meanwhile"}).status, 201)

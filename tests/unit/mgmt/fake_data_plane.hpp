@@ -19,6 +19,8 @@ class FakeDataPlane final : public mgmt::DataPlane {
   std::map<std::string, std::string> fail;  ///< method -> its sentence
   std::string problem;                      ///< of every volume in node.apply
   std::string state = "solo";
+  std::string members;  ///< of each volume's epoch; "": none is told
+  bool linked = false;  ///< to the partner
   std::string process = "p1";
   std::int64_t uptime_ms = 5;
   std::set<std::string> replicas;
@@ -109,17 +111,26 @@ class FakeDataPlane final : public mgmt::DataPlane {
   }
   std::string status() const {
     nlohmann::json volumes = nlohmann::json::array();
+    nlohmann::json epoch;
+    if (!members.empty())
+      epoch = {{"number", 1},
+               {"id", "9f0b4d5e-1d57-4d54-8a1f-0d1f2e3c4b5a"},
+               {"members", members},
+               {"sequencer", "a"},
+               {"arbiter", "preferred_a"}};
     if (applied.is_object() && problem.empty())
       for (const auto& v : applied["volumes"])
         volumes.push_back({{"id", v["id"]},
                            {"state", state},
                            {"serving", true},
                            {"access", "active_optimized"},
+                           {"epoch", epoch},
                            {"size", v["size"]}});
     return nlohmann::json{{"version", "0.1.0"},
                           {"process", process},
                           {"revision", applied.is_object() ? applied["revision"] : nlohmann::json(0)},
                           {"uptime_ms", uptime_ms},
+                          {"partner", {{"connected", linked}}},
                           {"volumes", volumes}}
         .dump();
   }

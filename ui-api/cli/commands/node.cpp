@@ -75,7 +75,7 @@ void add_replace(CLI::App& node, Action& chosen) {
   c->add_option("node", o->node, "The side that is lost, a or b, or its node's name")->required();
   c->add_option("--confirm", o->confirmation, "The node's name, in place of the question")->type_name("NAME");
   c->add_flag("--without-its-changes", o->without_changes,
-              "Also where it has changed the configuration alone: that is lost with it");
+              "Also where it has changed the configuration alone, or may have data that this node lacks");
   c->callback([o, &chosen] {
     chosen = [o](Context& context) -> Outcome<void> {
       const auto side = find_side(context, o->node);
