@@ -42,15 +42,30 @@ HealthProblem without_shard(const Node& mine, const Node& other, const ShardStat
                   shard.problem.empty() ? "" : " It says: " + shard.problem)};
 }
 
-/// Why a path is down, as either node says; empty while it is not, or not known to be.
+/// Why the path is down, as that node says; empty while it is not, or not known to be.
+std::string why_down(const LinkPathView::End& end) {
+  if (!end.status || end.status->state != "down") return "";
+  std::string why = end.status->problem;
+  while (why.ends_with('.')) why.pop_back();
+  return why;
+}
+
+/// The same, as either node says.
 std::string why_down(const LinkPathView& path) {
-  for (const auto& end : path.ends) {
-    if (!end.status || end.status->state != "down" || end.status->problem.empty()) continue;
-    std::string why = end.status->problem;
-    while (why.ends_with('.')) why.pop_back();
-    return why;
-  }
-  return "";
+  const std::string why = why_down(path.ends[0]);
+  return why.empty() ? why_down(path.ends[1]) : why;
+}
+
+/// What both nodes say of each path, since the reason may be known to one of them only: the other one hears that it was
+/// refused. Each sentence is followed by a blank.
+std::string why_all_are_down(const std::vector<LinkPathView>& paths) {
+  std::string sentences;
+  for (const auto& path : paths)
+    for (const auto& end : path.ends)
+      if (const std::string why = why_down(end); !why.empty())
+        sentences += paths.size() < 2 ? fmt::format("{} says: {}. ", end.node->node->name, why)
+                                      : fmt::format("Of path {} {} says: {}. ", path.number, end.node->node->name, why);
+  return sentences;
 }
 
 /// The first shard with volumes that does not have the path, though the first of all has it.
@@ -103,7 +118,8 @@ void judge_link(const PairView& view, std::vector<HealthProblem>& problems) {
          n->node->side,
          {},
          fmt::format("{} has no replication link to {}.", n->node->name, other.node->name),
-         fmt::format("Check the network between {} and {}.", n->node->link_address, other.node->link_address)});
+         fmt::format("{}Check the network between {} and {}; `lockstep link` shows what each node sees of each path.",
+                     why_all_are_down(link_paths_of(view)), n->node->link_address, other.node->link_address)});
     return;  // one side's word is enough
   }
 }

@@ -408,6 +408,29 @@ TEST(Health, OfALinkThatIsLostAsAWholeNoPathIsTold) {
   EXPECT_NE(lost.summary.find("has no replication link"), std::string::npos);
 }
 
+TEST(Health, ALinkThatIsLostTellsWhatBothNodesSayOfEachPath) {
+  Paths p;
+  p.down(0, 0);
+  p.path(0, 0).problem = "10.1.0.2:3261: the other end refuses this node's certificate";
+  p.down(1, 0);
+  p.path(1, 0).problem = "10.1.0.1:3261: the other end's certificate is not valid yet; correct the clocks.";
+  p.down(0, 1);
+  for (auto& n : p.view.nodes) n.report.status->partner_connected = false;
+  const Health lost = p.health();
+  ASSERT_EQ(lost.problems.size(), 1U);
+  EXPECT_EQ(lost.problems[0].message, "node-a has no replication link to node-b.");
+  EXPECT_EQ(lost.problems[0].advice,
+            "Of path 1 node-a says: 10.1.0.2:3261: the other end refuses this node's certificate. "
+            "Of path 1 node-b says: 10.1.0.1:3261: the other end's certificate is not valid yet; correct the clocks. "
+            "Of path 2 node-a says: It does not answer. Check the network between 10.1.0.1:3261 and 10.1.0.2:3261; "
+            "`lockstep link` shows what each node sees of each path.");
+  for (auto& n : p.configuration->nodes) n.more_link_addresses.clear();
+  EXPECT_NE(p.health().problems[0].advice.find("node-b says: 10.1.0.1:3261: the other end's certificate"),
+            std::string::npos)
+      << p.health().problems[0].advice;
+  EXPECT_EQ(p.health().problems[0].advice.find("path 1"), std::string::npos) << "there is no other";
+}
+
 TEST(Health, OfAPartnersPathNothingIsToldWhileThePartnerCannotBeAsked) {
   Paths p;
   p.down(1, 1);
