@@ -36,6 +36,45 @@ std::string line_that_ended(const SavedConfiguration& copy, const Configuration&
 
 bool unknown_outcome(const Refusal& refusal) { return refusal.kind == RefusalKind::not_current; }
 
+/// What became of the replicas that a node which joins is to have.
+struct MadeReplicas {
+  std::vector<std::string> made{};    ///< ids of volumes, kept in the job: each is made once
+  std::string unserved{};             ///< names of volumes that the inviting node does not serve
+  std::string failed{};               ///< sentences
+  std::optional<std::string> away{};  ///< lockstepd is, so that none can be made now
+};
+
+void add_name(std::string& names, const std::string& name) { names += (names.empty() ? "" : ", ") + name; }
+
+/// One volume that can't have its replica now keeps no other from its own.
+void make_replicas(ReplicaAgent& agent, const Configuration& configuration, const CopyView& source,
+                   MadeReplicas& replicas) {
+  for (const auto& volume : configuration.volumes) {
+    const std::string id = volume.id.to_string();
+    const bool is_made = std::ranges::find(replicas.made, id) != replicas.made.end();
+    if (volume.lifecycle != Lifecycle::ready || is_made) continue;
+    // Of the epoch in which the other node is alone, so that this copy serves nothing before it was brought up to date.
+    const auto lone = lone_epoch_of(source, volume);
+    if (!lone && source.status(volume) && source.status(volume)->state == "in_sync") continue;  // made already
+    if (!lone) {
+      add_name(replicas.unserved, volume.name);
+      continue;
+    }
+    const auto made = agent.carry_out({.kind = ReplicaOrder::Kind::create,
+                                       .volume = volume,
+                                       .birth = {.both = false, .clean = false, .joins = *lone}});
+    if (made) {
+      replicas.made.push_back(id);
+      continue;
+    }
+    if (made.error().kind == RefusalKind::data_plane_away) {
+      replicas.away = fmt::format("Waits to make the replica of {}: {}", volume.name, made.error().detail);
+      return;
+    }
+    replicas.failed += fmt::format(" Its replica of {} could not be made: {}", volume.name, made.error().detail);
+  }
+}
+
 }  // namespace
 
 StepResult PairService::join_step(Job& job) {
@@ -177,32 +216,30 @@ StepResult PairService::replicas(Job& job) {
     return StepResult::again_later;
   }
   const CopyView source{core_.partner(*configuration), *seen};
-  for (const auto& volume : configuration->volumes) {
-    if (volume.lifecycle != Lifecycle::ready) continue;
-    // Of the epoch in which the other node is alone, so that this copy serves nothing before it was brought up to date.
-    const auto lone = lone_epoch_of(source, volume);
-    if (!lone && source.status(volume) && source.status(volume)->state == "in_sync") continue;  // made already
-    if (!lone) {
-      job.message = fmt::format("Is in the pair. Waits to make the replica of {}: {} does not serve it.", volume.name,
-                                source.node->name);
-      return StepResult::again_later;
-    }
-    const auto made = agent_.carry_out({.kind = ReplicaOrder::Kind::create,
-                                        .volume = volume,
-                                        .birth = {.both = false, .clean = false, .joins = *lone}});
-    if (!made && made.error().kind == RefusalKind::data_plane_away) {
-      job.message =
-          fmt::format("Is in the pair. Waits to make the replica of {}: {}", volume.name, made.error().detail);
-      return StepResult::again_later;
-    }
-    if (!made)
-      return fail(core_, job,
-                  {RefusalKind::conflict,
-                   fmt::format("This node is in the pair, but its replica of {} could not be made: {}", volume.name,
-                               made.error().detail),
-                   {}});
+  auto parameters = json::parse(job.parameters);
+  MadeReplicas copies{.made = parameters.value("made", std::vector<std::string>())};
+  make_replicas(agent_, *configuration, source, copies);
+  const std::int64_t since_ms = parameters.value("replicas_since_ms", wall_clock_ms());
+  parameters["made"] = copies.made;
+  parameters["replicas_since_ms"] = since_ms;
+  job.parameters = parameters.dump();
+  if (copies.away) {
+    job.message = fmt::format("Is in the pair. {}", *copies.away);
+    return StepResult::again_later;
   }
-  return finish(job, place_taken());
+  const std::string unserved =
+      copies.unserved.empty() ? "" : fmt::format(" {} does not serve {}.", source.node->name, copies.unserved);
+  if (!copies.failed.empty())
+    return fail(core_, job,
+                {RefusalKind::conflict, fmt::format("This node is in the pair.{}{}", copies.failed, unserved), {}});
+  if (unserved.empty()) return finish(job, place_taken());
+  // It may serve in a moment. If it does not, the other jobs of the pair are not to wait for it.
+  if (wall_clock_ms() - since_ms < core_.local.create_patience.count() * 1000) {
+    job.message = fmt::format("Is in the pair. Waits to make the replica of {}:{}", copies.unserved, unserved);
+    return StepResult::again_later;
+  }
+  return finish(job, fmt::format("{}{} Once it does, `lockstep replica replace --all --node {}` makes what is missing.",
+                                 place_taken(), unserved, side_name(*core_.side())));
 }
 
 }  // namespace lockstep::mgmt

@@ -253,6 +253,22 @@ class PairSetUp(Scratch):
                  and b.volume("vm1")["replicas"][1]["state"] != "unknown")
 
 
+    def test_a_volume_that_is_not_served_keeps_no_other_from_the_node_that_joins(self):
+        a, b = (self.node(name, create_patience_seconds=2) for name in ("node-a", "node-b"))
+        a.post("/api/v1/pair", {"name": "pair1", "arbiter": PREFERRED})
+        first, *others = [self.volume(a, name) for name in ("vm1", "vm2", "vm3")]
+        a.script(lost=[first])
+        wait_for("it not to be served", lambda: not any(r["serving"] for r in a.volume("vm1")["replicas"]))
+        text = a.post("/api/v1/pair/invitations").json["invitation"]
+        job = b.job(b.post("/api/v1/pair/join", {"invitation": text}))
+        self.assertEqual(job["state"], "done", job)
+        self.assertIn("node-a does not serve vm1. Once it does, `lockstep replica replace --all --node b`", job["message"])
+        for volume_id in others:
+            self.assertEqual(b.replica(volume_id)["epoch"]["members"], "a")
+        with self.assertRaises(KeyError):
+            b.replica(first)
+
+
 class PartnerAway(Scratch):
     def test_only_the_preferred_node_changes_the_configuration_alone_and_the_return_is_noticed(self):
         a, b = self.pair()
