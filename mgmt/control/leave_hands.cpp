@@ -35,7 +35,14 @@ LeaveHands hands_of(NodeCore& core, DataPlane& data_plane, PairService& pair, Pa
     return refuse(refusal.kind, fmt::format("The partner {}.", trouble_with_partner(refusal)));
   };
   LeaveHands hands;
-  hands.look = std::move(pair_hands.look);
+  // A copy that could not be attached is told by the last orders' outcome alone.
+  hands.look = [look = std::move(pair_hands.look),
+                last_seen = std::move(pair_hands.last_seen)](NodeSide side) -> Outcome<NodeReport> {
+    auto seen = look(side);
+    const auto last = last_seen(side);
+    if (seen && last) seen->problems = last->problems;
+    return seen;
+  };
   hands.carry_out = std::move(pair_hands.carry_out);
   hands.change = std::move(pair_hands.change);
   hands.ask_partner = [&core, away]() -> Outcome<CurrentRevision> {

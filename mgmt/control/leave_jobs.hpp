@@ -79,7 +79,10 @@ class LeaveJobs {
   // leave_requests.cpp
   [[nodiscard]] Outcome<void> check_idle(bool lost) const;
   [[nodiscard]] Outcome<void> check_present(const Configuration& configuration, NodeSide side) const;
-  [[nodiscard]] Outcome<std::string> check_lost(const Configuration& configuration, NodeSide side) const;
+  struct GoesWith;
+  [[nodiscard]] Outcome<GoesWith> check_lost(const Configuration& configuration, NodeSide side) const;
+  static std::unexpected<Refusal> ask_to_let_go(const Configuration& configuration, const Node& lost,
+                                                const GoesWith& goes);
   // leave_jobs.cpp
   StepResult step(Job& job);
   StepResult take(Task& task);

@@ -24,25 +24,46 @@ std::unexpected<Refusal> ask_for(const std::string& word, const std::string& wha
                 {{"/confirm", fmt::format("Must be {}.", word)}});
 }
 
-/// Of the node that stays when the other one is lost.
-std::string volumes_kept(const Configuration& configuration, NodeSide stays) {
-  return counted(static_cast<std::size_t>(std::ranges::count_if(configuration.volumes, [&](const Volume& v) {
-    return v.lifecycle != Lifecycle::deleting && !is_only_elsewhere(v, stays);
-  })));
-}
+void add_name_of(std::string& names, const Volume& volume) { names += (names.empty() ? "" : ", ") + volume.name; }
 
-/// What becomes of the volumes that it does not keep; nothing: it keeps all.
-std::string not_kept(const Configuration& configuration, NodeSide stays) {
-  std::string lost, deleted;
-  const auto add = [](std::string& names, const Volume& v) { names += (names.empty() ? "" : ", ") + v.name; };
+}  // namespace
+
+/// What is confirmed when a node is let go as lost.
+struct LeaveJobs::GoesWith {
+  bool certain = false;            ///< it has changed the configuration alone
+  std::string changes{};           ///< what can be said of that, without its full stop
+  std::string parted{};            ///< names of volumes of which both copies went on alone
+  std::string broken{};            ///< of those whose copy on the node that stays is of no use as it is
+  std::vector<Uuid> not_served{};  ///< the latter
+
+  /// The word that confirms it.
+  [[nodiscard]] std::string word(const Node& node) const {
+    return certain || !parted.empty() || !broken.empty() ? node.name + " without its changes" : node.name;
+  }
+};
+
+namespace {
+
+/// What becomes of the volumes that a node which is let go as lost does not leave whole.
+std::string not_kept(const Configuration& configuration, const Node& lost, const std::string& parted,
+                     const std::string& broken) {
+  std::string only_there, deleted;
   for (const auto& v : configuration.volumes) {
-    if (v.lifecycle == Lifecycle::deleting) add(deleted, v);
-    if (is_only_elsewhere(v, stays)) add(lost, v);
+    if (v.lifecycle == Lifecycle::deleting) add_name_of(deleted, v);
+    if (is_only_elsewhere(v, engine::other(lost.side))) add_name_of(only_there, v);
   }
   std::string sentences;
-  if (!lost.empty())
-    sentences += fmt::format(" Lost with {}, since this node has no copy of it yet: {}.",
-                             configuration.node(engine::other(stays))->name, lost);
+  if (!only_there.empty())
+    sentences += fmt::format(" Lost with {}, since this node has no copy of it yet: {}.", lost.name, only_there);
+  if (!parted.empty())
+    sentences += fmt::format(" Lost with {} is what it has written alone, since both copies went on, of: {}.",
+                             lost.name, parted);
+  if (!broken.empty())
+    sentences += fmt::format(
+        " No copy that can be used is left of: {}. What is here of it stays as it is, and nobody "
+        "serves it: if its disk can be mended or mounted, do that first; else delete it "
+        "afterwards.",
+        broken);
   if (!deleted.empty()) sentences += fmt::format(" Being deleted already, and not kept: {}.", deleted);
   return sentences;
 }
@@ -92,25 +113,47 @@ Outcome<void> LeaveJobs::check_present(const Configuration& configuration, NodeS
   return {};
 }
 
-/// The word that confirms it.
-Outcome<std::string> LeaveJobs::check_lost(const Configuration& configuration, NodeSide side) const {
+Outcome<LeaveJobs::GoesWith> LeaveJobs::check_lost(const Configuration& configuration, NodeSide side) const {
   const Node& node = *configuration.node(side);
   const auto found = hands_.look_for_lost(node);
   if (!found) return std::unexpected(found.error());
   const auto stays = look(configuration, engine::other(side));
   if (!stays) return std::unexpected(stays.error());
-  bool drops = found->certain;
+  GoesWith goes{.certain = found->certain, .changes = found->changes};
   for (const auto& volume : configuration.volumes) {
-    const bool split = is_kept_in_a_split(*stays, volume);
-    drops |= split;
-    if (split || is_only_elsewhere(volume, stays->node->side)) continue;
+    if (is_only_elsewhere(volume, stays->node->side)) continue;
+    if (is_kept_in_a_split(*stays, volume)) {
+      add_name_of(goes.parted, volume);
+      continue;
+    }
+    if (is_lost(*stays, volume)) {  // nothing could be forced
+      add_name_of(goes.broken, volume);
+      goes.not_served.push_back(volume.id);
+      continue;
+    }
     if (const auto why = why_not_alone(*stays, volume))
       return refuse(RefusalKind::conflict,
                     fmt::format("{} Nothing was changed: {} may have what this node lacks. Bring it back; if it is "
                                 "gone for good, `lockstep volume force-solo {} --node {}` first.",
                                 *why, node.name, volume.name, stays->node->name));
   }
-  return drops ? node.name + " without its changes" : node.name;
+  return goes;
+}
+
+std::unexpected<Refusal> LeaveJobs::ask_to_let_go(const Configuration& configuration, const Node& lost,
+                                                  const GoesWith& goes) {
+  const auto kept = std::ranges::count_if(configuration.volumes, [&](const Volume& v) {
+    const bool served = std::ranges::find(goes.not_served, v.id) == goes.not_served.end();
+    return served && v.lifecycle != Lifecycle::deleting && !is_only_elsewhere(v, engine::other(lost.side));
+  });
+  return ask_for(
+      goes.word(lost),
+      fmt::format(
+          "{} leaves the pair for good, and is refused when it comes back; this node goes on alone with {}, and "
+          "there is one copy of each until another node joins.{}{}",
+          lost.name, counted(static_cast<std::size_t>(kept)),
+          goes.changes.empty() ? "" : fmt::format(" {}.", goes.changes),
+          not_kept(configuration, lost, goes.parted, goes.broken)));
 }
 
 Outcome<Job> LeaveJobs::leave(const LeaveWish& wish) {
@@ -123,22 +166,18 @@ Outcome<Job> LeaveJobs::leave(const LeaveWish& wish) {
   if (!node)
     return refuse(RefusalKind::conflict, fmt::format("No node has side {} of the pair.", side_name(wish.side)));
   if (auto good = check_idle(wish.lost); !good) return std::unexpected(good.error());
-  const NodeSide stays = engine::other(wish.side);
-  std::string word = node->name;
   if (wish.lost) {
-    auto needed = check_lost(*configuration, wish.side);
-    if (!needed) return std::unexpected(needed.error());
-    word = std::move(*needed);
-  } else if (auto good = check_present(*configuration, wish.side); !good) {
-    return std::unexpected(good.error());
+    const auto goes = check_lost(*configuration, wish.side);
+    if (!goes) return std::unexpected(goes.error());
+    if (wish.confirm != goes->word(*node)) return ask_to_let_go(*configuration, *node, *goes);
+  } else {
+    if (auto good = check_present(*configuration, wish.side); !good) return std::unexpected(good.error());
+    if (wish.confirm != node->name)
+      return ask_for(node->name,
+                     fmt::format("{} leaves the pair for good and its copies are deleted; this node goes on alone with "
+                                 "{}, and there is one copy of each until another node joins.",
+                                 node->name, volumes_of(*configuration)));
   }
-  if (wish.confirm != word)
-    return ask_for(
-        word, fmt::format("{} leaves the pair for good{}; this node goes on alone with {}, and there is one "
-                          "copy of each until another node joins.{}",
-                          node->name, wish.lost ? ", and is refused when it comes back" : " and its copies are deleted",
-                          wish.lost ? volumes_kept(*configuration, stays) : volumes_of(*configuration),
-                          wish.lost ? not_kept(*configuration, stays) : ""));
   Job job = make_job(core_, kLeaveKind, wish.lost ? "decide" : "leave",
                      fmt::format("Takes {} out of the pair {}.", node->name, configuration->pair->name));
   job.parameters = json{{"node", json_of(*node)}, {"lost", wish.lost}, {"step_since_ms", job.created_ms}}.dump();

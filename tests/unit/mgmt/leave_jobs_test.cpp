@@ -189,12 +189,43 @@ TEST_F(LeaveJobsTest, OneThatIsLostInASplitIsLetGoWithItsChanges) {
   others_.split = true;
   EXPECT_FALSE(leave(true)) << "A's copy is no copy of its own alone";
   others_.left = true;
-  EXPECT_EQ(leave(true).error().kind, RefusalKind::confirmation_needed) << "its changes go, too";
+  const auto asked = leave(true);
+  ASSERT_FALSE(asked) << "its changes go, too";
+  EXPECT_EQ(asked.error().kind, RefusalKind::confirmation_needed);
+  EXPECT_NE(
+      asked.error().detail.find("Lost with node-b is what it has written alone, since both copies went on, of: vm1."),
+      std::string::npos)
+      << asked.error().detail;
   const auto begun = leave(true, "node-b without its changes");
   ASSERT_TRUE(begun) << begun.error().detail;
   turns();
   EXPECT_EQ(job(begun->id).state, JobState::done) << job(begun->id).message;
   expect_out(before);
+}
+
+/// Nothing could be forced: its disk is broken, or not mounted.
+TEST_F(LeaveJobsTest, OneThatIsLostIsLetGoAlsoWhereTheCopyHereIsOfNoUseAndThatCopyStays) {
+  const Configuration before = configuration();
+  others_.b_away = true;
+  others_.b_answers_with_a_pair = false;
+  for (bool Others::*broken : {&Others::a_failed, &Others::a_missing}) {
+    others_.a_failed = others_.a_missing = false;
+    others_.*broken = true;
+    const auto asked = leave(true);
+    ASSERT_FALSE(asked);
+    EXPECT_EQ(asked.error().kind, RefusalKind::confirmation_needed) << asked.error().detail;
+    EXPECT_NE(asked.error().detail.find("goes on alone with 0 volumes"), std::string::npos) << asked.error().detail;
+    EXPECT_NE(asked.error().detail.find("No copy that can be used is left of: vm1."), std::string::npos)
+        << asked.error().detail;
+    EXPECT_NE(asked.error().detail.find("Send `node-b without its changes`"), std::string::npos)
+        << asked.error().detail;
+  }
+  const auto begun = leave(true, "node-b without its changes");
+  ASSERT_TRUE(begun) << begun.error().detail;
+  turns();
+  EXPECT_EQ(job(begun->id).state, JobState::done) << job(begun->id).message;
+  expect_out(before);
+  EXPECT_EQ(configuration().volumes.front().lifecycle, Lifecycle::ready) << "a disk may be mounted after all";
 }
 
 TEST_F(LeaveJobsTest, OneThatIsLostWhileTheArbiterIsChangedLeavesNoChangeBehindThatNobodyCanEnd) {

@@ -26,6 +26,7 @@ struct Others {
   bool left = false;         ///< by agreement
   bool b_alone = false;      ///< B's lockstepd serves alone: it was forced, or A's disk failed
   bool a_failed = false;     ///< A's disk
+  bool a_missing = false;    ///< the files of A's copies
   bool split = false;        ///< what A's lockstepd last heard of B's copy is that it went on alone, too
   bool restarted = false;    ///< A's lockstepd: it was told nothing since
   bool forget_fails = false;
@@ -63,6 +64,10 @@ class LeaveJobsTest : public test::JobTest {
     if (side == kA && others_.restarted) return report;
     report.status->revision = core_->revisions.state().head.n;
     for (const auto& v : configuration->volumes) {
+      if (side == kA && others_.a_missing) {
+        report.problems.push_back({"volume " + v.name, "The replica's data is missing."});
+        continue;
+      }
       if (v.copy(side).retired || v.lifecycle != Lifecycle::ready) continue;
       const bool solo =
           side == kA ? others_.left && !others_.never_alone && !others_.a_failed : others_.b_alone || others_.a_failed;

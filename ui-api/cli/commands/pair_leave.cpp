@@ -65,7 +65,7 @@ void add_leave(CLI::App& pair, Action& chosen) {
   c->add_option("node", o->node, "The side that leaves, a or b, or its node's name")->required();
   auto* lost = c->add_flag("--lost", o->lost, "It can't be reached, and never will be again");
   c->add_flag("--without-its-changes", o->without_changes,
-              "Also where it has changed the configuration alone: that is lost with it")
+              "Also where it has changed the configuration or a volume alone, or has the only good copy of one")
       ->needs(lost);
   c->add_option("--confirm", o->confirmation, "The node's name, in place of the question")->type_name("NAME");
   c->add_flag("--no-wait", o->no_wait, "Do not wait for the job");
