@@ -190,10 +190,14 @@ engine::Result<TlsIdentity> load_or_make_identity(const std::filesystem::path& f
   const Key key(PEM_read_bio_PrivateKey(key_bio.get(), nullptr, nullptr, nullptr));
   if (!certificate || !key || X509_check_private_key(certificate.get(), key.get()) != 1) {
     ERR_clear_error();
-    return engine::fail(engine::Errc::corrupt,
-                        fmt::format("{} and {} are not a certificate and its key. Restore both from a backup; without "
-                                    "one, remove both and have this node join its pair again.",
-                                    identity.certificate_file.string(), identity.key_file.string()));
+    return engine::fail(
+        engine::Errc::corrupt,
+        fmt::format("{} and {} are not a certificate and its key. Restore both from a backup. Without "
+                    "one, move both away, and mgmt.db with all that begins with that name, and start "
+                    "lockstep-mgmtd: this node is then in no pair. If it was in one, run `lockstep node "
+                    "replace SIDE` on the other node, with this node's side, and `lockstep pair join "
+                    "INVITATION` here. lockstepd goes on meanwhile: do not restart it.",
+                    identity.certificate_file.string(), identity.key_file.string()));
   }
   identity.certificate_pem = *pem;
   identity.fingerprint = fingerprint_of(certificate.get());

@@ -370,6 +370,7 @@ PairView Controller::view() const {
     n.reachable = partner.reachable;
     n.reason = partner.reason;
     n.trouble = partner.trouble;
+    n.refuses = partner.refuses;
     n.since_ms = partner.since_ms;
     n.report = partner.report;
   }

@@ -49,9 +49,43 @@ bool judge_lost(const NodeView& n, bool of_the_past, std::vector<HealthProblem>&
                  "First see to this node's database, which is of an earlier time: {} may have left the pair, or "
                  "be another machine, since then.",
                  n.node->name)
-           : fmt::format("If it was set up anew, run `lockstep node replace {}` here, then `lockstep pair join` there.",
-                         side_name(n.node->side))});
+           : fmt::format(
+                 "If it was set up anew, run `lockstep node replace {}` here, then `lockstep pair join` there.{}",
+                 side_name(n.node->side),
+                 n.trouble == PartnerTrouble::other_certificate
+                     ? " If its database is still there, first restore its tls.crt and tls.key from a backup, or "
+                       "move mgmt.db and what begins with that name away there."
+                     : "")});
   return true;
+}
+
+/// This node has the pair's database, and a certificate of its own that the pair does not know.
+void judge_refused(const PairView& view, const NodeView& n, std::vector<HealthProblem>& problems) {
+  const std::string side = side_name(engine::other(n.node->side));
+  problems.push_back(
+      {Severity::warning,
+       "node",
+       view.local_side,
+       {},
+       fmt::format("The management of {} does not take this node for its partner, since {}: it {}.", n.node->name,
+                   clock_time(n.since_ms), n.reason),
+       fmt::format(
+           "The certificate here, tls.crt and tls.key, is not the one of before. Restore both from a backup and "
+           "restart lockstep-mgmtd. Without one this node takes its own place anew: stop lockstep-mgmtd here, "
+           "move mgmt.db and what begins with that name away, start it, run `lockstep node replace {}` on {} and "
+           "`lockstep pair join` here. lockstepd goes on meanwhile; do not restart it.",
+           side, n.node->name)});
+}
+
+std::string advice_on_silent(const PairView& view) {
+  const bool linked = std::ranges::any_of(
+      view.nodes, [](const NodeView& n) { return n.node && n.local && n.current() && is_linked(n.report); });
+  if (linked)
+    return "Its lockstepd runs and is connected to this node's: volumes are served as before, and it is not lost. See "
+           "to lockstep-mgmtd there (`systemctl status lockstep-mgmtd`), and to the network of the management.";
+  return "Check its power and its network. Volumes are brought up to date by themselves when it returns. Until then "
+         "hosts, access lists, tokens and names can be changed, and volumes made, grown and deleted, where the arbiter "
+         "lets one node go on.";
 }
 
 void judge_unpaired(const Unpaired& u, std::vector<HealthProblem>& problems) {
@@ -92,16 +126,14 @@ void judge_node(const PairView& view, const NodeView& n, std::vector<HealthProbl
   if (!n.asked) return;
   if (!n.reachable) {
     if (judge_lost(n, is_of_the_past(view), problems)) return;
-    problems.push_back(
-        {Severity::warning,
-         "node",
-         side,
-         {},
-         fmt::format("The management of {} has not been reachable since {}: it {}.", name, clock_time(n.since_ms),
-                     n.reason),
-         "Check its power and its network. Volumes are brought up to date by themselves when it returns. Until then "
-         "hosts, access lists, tokens and names can be changed, and volumes made, grown and deleted, where the arbiter "
-         "lets one node go on."});
+    if (n.refuses) return judge_refused(view, n, problems);
+    problems.push_back({Severity::warning,
+                        "node",
+                        side,
+                        {},
+                        fmt::format("The management of {} has not been reachable since {}: it {}.", name,
+                                    clock_time(n.since_ms), n.reason),
+                        advice_on_silent(view)});
     return;
   }
   if (!n.report.running) {

@@ -47,6 +47,16 @@ std::unexpected<Refusal> in_a_pair_already(const Configuration& c) {
                 fmt::format("This node is in the pair {} already. A node can be in one pair only.", c.pair->name));
 }
 
+/// The node has taken its own place away from itself: its partner knows it no more, or is about to.
+std::unexpected<Refusal> in_this_very_pair(const Configuration& c) {
+  return refuse(
+      RefusalKind::conflict,
+      fmt::format("The invitation is into the pair {}, whose database this node still has. To take a place in "
+                  "it anew, stop lockstep-mgmtd here, move mgmt.db and what begins with that name away, start "
+                  "it, and join then. lockstepd goes on meanwhile: do not restart it.",
+                  c.pair->name));
+}
+
 Outcome<void> check_reads(const JoinRequest& joining, const Configuration& configuration) {
   if (joining.reads >= document_version(configuration)) return {};
   return refuse(RefusalKind::conflict,
@@ -370,8 +380,13 @@ Outcome<void> PairService::on_confirm(const RevisionId& id, const std::string& f
 
 Outcome<Job> PairService::join(const std::string& text, const NodeWish& wish, const Token& token) {
   const auto configuration = core_.configuration();
-  if (configuration->pair) return in_a_pair_already(*configuration);
   const auto invitation = invitation_from(text);
+  if (configuration->pair) {
+    const Node* partner = core_.partner(*configuration);
+    if (invitation && partner && invitation->fingerprint == partner->fingerprint)
+      return in_this_very_pair(*configuration);
+    return in_a_pair_already(*configuration);
+  }
   if (!invitation) return std::unexpected(invitation.error());
   const Node node = describe_node(core_, wish, NodeSide::b);
   if (auto problems = problems_of(node); !problems.empty())

@@ -31,6 +31,7 @@ struct NodeView {
   bool reachable = true;  ///< its management answers
   std::string reason;     ///< why not
   PartnerTrouble trouble = PartnerTrouble::none;
+  bool refuses = false;  ///< it has the pair, and does not know this node's certificate for its partner's
   std::int64_t since_ms = 0;
   NodeReport report;  ///< the last one, when it is not reachable
 

@@ -124,6 +124,7 @@ void PartnerWatch::note(const Outcome<NodeReport>& seen, PartnerTrouble trouble,
     view_.reachable = seen.has_value();
     if (changed) view_.since_ms = wall_clock_ms();
     view_.trouble = trouble;
+    view_.refuses = !seen && trouble == PartnerTrouble::away && seen.error().kind == RefusalKind::forbidden;
     if (seen) view_.report = *seen;
     view_.reason = seen ? "" : trouble_with_partner(seen.error());
   }

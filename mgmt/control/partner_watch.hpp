@@ -19,7 +19,8 @@ struct PartnerView {
   std::int64_t since_ms = 0;  ///< reachable, or not, since then; 0: not known
   std::string reason;         ///< why not
   PartnerTrouble trouble = PartnerTrouble::none;
-  NodeReport report;  ///< the last one there was
+  bool refuses = false;  ///< as NodeView::refuses
+  NodeReport report;     ///< the last one there was
 };
 
 class PartnerWatch {

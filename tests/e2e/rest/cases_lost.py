@@ -204,6 +204,27 @@ class OneNode(Lost):
         replace(left, lost, side)
         self.whole(a, b)
 
+    def test_a_node_with_its_old_database_and_a_new_certificate_is_told_what_to_move_away(self):
+        a, b, volume_id = self.configured_pair()
+        b.stop_mgmtd()
+        for name in ("tls.crt", "tls.key"):
+            (b.folder / "mgmt" / name).unlink()
+        b.start_mgmtd()
+        advice = wait_for("node-b to say so", lambda: next(
+            (p["advice"] for p in b.get("/api/v1/health").json["problems"]
+             if "does not take this node for its partner" in p["message"]), None))
+        self.assertIn("run `lockstep node replace b` on node-a", advice)
+        wait_for("node-a to say so", lambda: any(
+            "move mgmt.db" in p.get("advice", "") for p in a.get("/api/v1/health").json["problems"]))
+        invitation = a.post("/api/v1/nodes/b/replacement", {"confirm": "node-b"}).json["invitation"]
+        refused = b.post("/api/v1/pair/join", {"invitation": invitation})
+        self.problem(refused, 409, "conflict")
+        self.assertIn("move mgmt.db", refused.json["detail"])
+        self.lose(b, everything=False)  # as it was told
+        self.assertEqual(b.job(b.post("/api/v1/pair/join", {"invitation": invitation}))["state"], "done")
+        self.whole(a, b)
+        self.assertEqual(b.volume("vm1")["id"], volume_id)
+
     def test_an_invitation_into_a_place_works_once_and_for_that_place_only(self):
         a, b, _ = self.configured_pair()
         self.lose(b)

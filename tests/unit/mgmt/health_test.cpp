@@ -281,6 +281,35 @@ TEST(Health, APartnerThatHasLostItsDatabaseIsToldApartFromOneThatIsAway) {
   }
 }
 
+TEST(Health, ANewCertificateBesideAnOldDatabaseIsToldOnBothNodesWithWhatToMoveAway) {
+  Pairs seen_by_the_other;
+  seen_by_the_other.view.nodes[1].reachable = false;
+  seen_by_the_other.view.nodes[1].trouble = PartnerTrouble::other_certificate;
+  EXPECT_NE(seen_by_the_other.health().problems.front().advice.find("move mgmt.db"), std::string::npos);
+  Pairs itself;
+  itself.view.nodes[1].reachable = false;
+  itself.view.nodes[1].trouble = PartnerTrouble::away;
+  itself.view.nodes[1].reason = "answers: This is for the partner node only";
+  itself.view.nodes[1].refuses = true;
+  const HealthProblem told = itself.health().problems.front();
+  EXPECT_NE(told.message.find("The management of node-b does not take this node for its partner"), std::string::npos)
+      << told.message;
+  for (const char* command :
+       {"tls.crt and tls.key", "move mgmt.db", "`lockstep node replace a` on node-b", "pair join"})
+    EXPECT_NE(told.advice.find(command), std::string::npos) << command;
+  EXPECT_EQ(told.advice.find("power"), std::string::npos) << "it answers";
+}
+
+TEST(Health, ASilentManagementWhoseLockstepdIsConnectedIsNoLostNode) {
+  Pairs p;
+  p.view.nodes[1].reachable = false;
+  p.view.nodes[1].trouble = PartnerTrouble::away;
+  EXPECT_NE(p.health().problems.front().advice.find("it is not lost"), std::string::npos);
+  p.view.nodes[0].report.status->partner_connected = false;
+  for (const HealthProblem& problem : p.health().problems)
+    EXPECT_EQ(problem.advice.find("it is not lost"), std::string::npos) << problem.advice;
+}
+
 TEST(Health, AReplicaWhoseFilesAreMissingIsToldWithTheCommandThatMakesAnotherAndOnce) {
   Pairs p;
   const Uuid volume = p.configuration->volumes[0].id;

@@ -301,6 +301,23 @@ TEST_F(PairReplace, WithEachMessageLostAndEachMachineEndingAtItEndsWholeOrUndone
   EXPECT_GT(undone, 10);
 }
 
+TEST_F(PairReplace, ANodeWithItsOldDatabaseAndANewCertificateIsToldWhatKeepsItFromJoining) {
+  begin(NodeSide::b);
+  b_->part.reset();
+  for (const char* file : {"tls.crt", "tls.key"}) std::filesystem::remove(b_->folder / "mgmt" / file);
+  b_->start();
+  world_.at[kAddressB] = b_.get();
+  const auto refused = b_->part->pair.join(invite(), {}, token("b"));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, RefusalKind::conflict);
+  EXPECT_NE(refused.error().detail.find("move mgmt.db"), std::string::npos) << refused.error().detail;
+  b_->part.reset();
+  std::filesystem::remove_all(b_->folder / "mgmt");
+  b_->start();
+  const auto joined = b_->part->pair.join(invite(), {}, token("b"));
+  EXPECT_TRUE(joined) << joined.error().detail;
+}
+
 TEST_F(PairReplace, AMachineThatEndsBetweenItsCommitAndTheJobsNextStepFindsItselfInThePair) {
   begin(NodeSide::b);
   const auto job = fresh_->part->pair.join(invite(), {}, token("fresh"));
