@@ -7,6 +7,7 @@
 #include "mgmt/control/link_health.hpp"
 #include "mgmt/control/pair_view.hpp"
 #include "mgmt/control/stale_database.hpp"
+#include "mgmt/control/witness_place.hpp"
 #include "mgmt/control/witness_verdict.hpp"
 
 namespace lockstep::mgmt {
@@ -245,6 +246,20 @@ void judge_witness(const PairView& view, std::vector<HealthProblem>& problems) {
   }
 }
 
+/// It may have been so when the second node joined, or a node's addresses changed.
+void judge_witness_place(const Configuration& c, std::vector<HealthProblem>& problems) {
+  const auto places = c.pair ? own_machines_of(c.pair->arbiter, c.nodes) : std::nullopt;
+  if (!places) return;
+  problems.push_back({Severity::warning,
+                      "witness",
+                      {},
+                      {},
+                      fmt::format("The witness is on the pair's own machines ({}): with one of them the witness is "
+                                  "lost, and I/O stops.",
+                                  *places),
+                      "Have it run on a third machine, and name it with `lockstep pair witness set --endpoint URL`."});
+}
+
 /// For seconds, with both nodes; else until the missing one is back.
 void judge_lease(const Configuration& c, std::vector<HealthProblem>& problems) {
   if (!c.pair || c.pair->settings.other_lease_ms == 0) return;
@@ -401,6 +416,7 @@ Health judge_pair(const PairView& view) {
   judge_link_protection(view, problems);
   judge_addresses(view, problems);
   judge_witness(view, problems);
+  judge_witness_place(c, problems);
   for (const auto& volume : c.volumes) {
     const auto verdict = judge_volume(view, volume);
     if (verdict.verdict == Verdict::ok) continue;

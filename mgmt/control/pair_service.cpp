@@ -15,6 +15,7 @@
 #include "mgmt/control/secrets.hpp"
 #include "mgmt/control/validation.hpp"
 #include "mgmt/control/witness_check.hpp"
+#include "mgmt/control/witness_place.hpp"
 
 namespace lockstep::mgmt {
 namespace {
@@ -36,6 +37,7 @@ std::vector<FieldProblem> problems_of(const PairWish& wish, const Node& node) {
     if (const auto complaint = check_iscsi_name(wish.target_name)) problems.push_back({"/target_name", *complaint});
   if (wish.id && wish.id->is_nil()) problems.push_back({"/id", "Must be a UUID, and not the one of zeros."});
   std::ranges::move(problems_of(wish.arbiter), std::back_inserter(problems));
+  std::ranges::move(problems_of_place(wish.arbiter, {node}), std::back_inserter(problems));
   if (const auto complaint = check_lease(wish.settings.lease_ms))
     problems.push_back({"/settings/lease_ms", *complaint});
   std::ranges::move(rate_problems(wish.settings), std::back_inserter(problems));

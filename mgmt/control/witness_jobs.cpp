@@ -11,6 +11,7 @@
 #include "mgmt/control/https_client.hpp"
 #include "mgmt/control/job_steps.hpp"
 #include "mgmt/control/secrets.hpp"
+#include "mgmt/control/witness_place.hpp"
 
 namespace lockstep::mgmt {
 namespace {
@@ -231,7 +232,9 @@ Outcome<Job> WitnessJobs::change_arbiter(const Arbiter& next) {
 Outcome<Job> WitnessJobs::begin(const char* kind, const Configuration& configuration, const Arbiter& next) {
   if (auto good = may_begin(configuration, next); !good) return std::unexpected(good.error());
   const Arbiter& old = configuration.pair->arbiter;
-  if (auto problems = problems_of(next); !problems.empty()) {
+  auto problems = problems_of(next);
+  if (problems.empty()) problems = problems_of_place(next, configuration.nodes);
+  if (!problems.empty()) {
     constexpr std::string_view kBelow = "/arbiter";
     for (auto& p : problems) p.pointer.erase(0, kBelow.size());
     return refuse(RefusalKind::invalid, "Correct the fields named in errors.", std::move(problems));

@@ -248,6 +248,19 @@ TEST(Health, ALostLinkAndALostWitnessAreWarnings) {
   EXPECT_EQ(health.problems[1].subject, "witness");
 }
 
+TEST(Health, AWitnessOnOneOfTheNodesIsAWarning) {
+  Pairs p;
+  p.configuration->pair->arbiter = {.witness = true, .endpoints = {"http://10.0.0.12:2379"}, .access = {}};
+  p.configuration->nodes[1].management_address = "10.0.0.12:8443";
+  const Health health = p.health();
+  EXPECT_EQ(health.verdict, Verdict::degraded);
+  EXPECT_NE(health.summary.find("The witness is on the pair's own machines (http://10.0.0.12:2379 on node-b)"),
+            std::string::npos)
+      << health.summary;
+  p.configuration->pair->arbiter.endpoints.emplace_back("http://10.0.0.10:2379");
+  EXPECT_EQ(p.health().verdict, Verdict::ok);
+}
+
 TEST(Health, ANodeWithoutAPairSaysWhatToDo) {
   PairView view;
   view.configuration = std::make_shared<Configuration>();

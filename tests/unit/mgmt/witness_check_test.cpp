@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "mgmt/control/secrets.hpp"
+#include "mgmt/control/witness_place.hpp"
 #include "tests/unit/mgmt/management.hpp"
 
 namespace lockstep::mgmt {
@@ -99,6 +101,57 @@ TEST_F(MakingAPair, WithoutALockstepdThatCouldAskIsDone) {
 TEST_F(MakingAPair, WithoutAWitnessAsksNobody) {
   EXPECT_TRUE(make({}));
   EXPECT_EQ(plane.count("witness.try"), 0);
+}
+
+/// Both nodes, on networks of their own.
+std::vector<Node> two_nodes() {
+  std::vector<Node> nodes{
+      {random_uuid(), NodeSide::a, "node-a", {"10.0.0.11:3260"}, "10.0.1.11:3261", "10.0.0.11:8443", ""},
+      {random_uuid(), NodeSide::b, "node-b", {"0.0.0.0:3260"}, "[fd00::12]:3261", "10.0.0.12:8443", ""}};
+  nodes[0].more_link_addresses = {"10.9.0.11:3261"};
+  return nodes;
+}
+
+TEST(PlaceOfTheWitness, OnTheMachinesThatItDecidesAboutIsRefusedWithWhereItIs) {
+  for (const char* own :
+       {"http://10.0.0.11:2379", "http://10.0.1.11:2379", "http://10.9.0.11:2379", "http://node-a:2379"}) {
+    const auto problems = problems_of_place(witness({own}), two_nodes());
+    ASSERT_EQ(problems.size(), 1U) << own;
+    EXPECT_EQ(problems[0].pointer, "/arbiter/endpoints");
+    EXPECT_NE(problems[0].detail.find(std::string(own) + " on node-a"), std::string::npos) << problems[0].detail;
+  }
+  EXPECT_EQ(own_machines_of(witness({"http://[fd00:0::12]:2379"}), two_nodes()), "http://[fd00:0::12]:2379 on node-b");
+  EXPECT_EQ(own_machines_of(witness({"http://10.0.0.11:2379", "http://10.0.0.12:2379"}), two_nodes()),
+            "http://10.0.0.11:2379 on node-a, http://10.0.0.12:2379 on node-b");
+  for (const char* loopback : {"http://localhost:2379", "http://127.0.0.5:2379", "http://[::1]:2379"})
+    EXPECT_EQ(own_machines_of(witness({loopback}), two_nodes()), std::string(loopback) + " on each node itself");
+}
+
+TEST(PlaceOfTheWitness, WithAMemberElsewhereOrAPairOnOneMachineIsAnybodysChoice) {
+  EXPECT_FALSE(own_machines_of(witness({"http://10.0.0.10:2379"}), two_nodes()));
+  EXPECT_FALSE(own_machines_of(witness({"http://0.0.0.0:2379"}), two_nodes())) << "a portal at all addresses is none";
+  EXPECT_FALSE(own_machines_of(witness({"http://10.0.0.11:2379", "http://10.0.0.12:2379", "http://10.0.0.10:2379"}),
+                               two_nodes()));
+  EXPECT_FALSE(own_machines_of(witness({"http://etcd1:2379"}), two_nodes()));
+  EXPECT_FALSE(own_machines_of({}, two_nodes()));
+  auto trial = two_nodes();
+  for (auto& node : trial) node.management_address = "127.0.0.1:8443";
+  EXPECT_FALSE(own_machines_of(witness({"http://127.0.0.1:2379"}), trial));
+}
+
+TEST_F(MakingAPair, WithItsWitnessOnTheNodeItselfIsRefused) {
+  const auto made = node.pair.create({.name = "pair1",
+                                      .target_name = "",
+                                      .node = {.name = {},
+                                               .portals = std::vector<std::string>{"10.0.0.11:3260"},
+                                               .link_address = "10.0.1.11:3261",
+                                               .management_address = "10.0.0.11:8443"},
+                                      .arbiter = witness({"http://10.0.0.11:2379"}),
+                                      .settings = {}});
+  ASSERT_FALSE(made);
+  ASSERT_EQ(made.error().fields.size(), 1U);
+  EXPECT_NE(made.error().fields[0].detail.find("a third machine"), std::string::npos) << made.error().fields[0].detail;
+  EXPECT_FALSE(node.core->configuration()->pair);
 }
 
 }  // namespace

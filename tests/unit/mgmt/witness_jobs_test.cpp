@@ -246,5 +246,23 @@ TEST_F(WitnessJobsTest, AJobThatABackupBringsBackNamesNothingAndRemovesNothingTh
     }
 }
 
+TEST_F(WitnessJobsTest, AWitnessOnOneOfTheNodesIsRefused) {
+  edit([](Configuration& c) {
+    c.nodes[0].management_address = "10.0.0.11:8443";
+    c.nodes[1].management_address = "10.0.0.2:8443";
+  });
+  plane_.turn();
+  for (const auto& refused :
+       {change(kNew), jobs_->change_arbiter({.witness = true, .endpoints = {kNew}, .access = {}})}) {
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().kind, RefusalKind::invalid) << refused.error().detail;
+    ASSERT_EQ(refused.error().fields.size(), 1U);
+    EXPECT_EQ(refused.error().fields[0].pointer, "/endpoints");
+    EXPECT_NE(refused.error().fields[0].detail.find("on node-b"), std::string::npos)
+        << refused.error().fields[0].detail;
+  }
+  EXPECT_TRUE(change(kThird));
+}
+
 }  // namespace
 }  // namespace lockstep::mgmt::witnessed
