@@ -141,8 +141,9 @@ VolumeVerdict judge_two(const Replica& a, const Replica& b, const Volume& volume
     return {
         Verdict::critical,
         fmt::format("Both {} and {} serve it alone: each takes writes that the other lacks.", a.name(), b.name()),
-        fmt::format("It was forced on one of them. Have its hosts use one node only, cut them off from the other, and "
-                    "then give up what that other has alone: lockstep volume give-up {} --node NODE.",
+        fmt::format("It was forced on one of them. Have its hosts use one node only, and cut them off from the other. "
+                    "Then mend the link between the nodes (`lockstep link` says why it is down), and give up what that "
+                    "other has alone: lockstep volume give-up {} --node NODE.",
                     volume.name)};
   if (a.is("in_sync") && b.is("in_sync")) {
     if (!a.status->failover_limited && !b.status->failover_limited) {
@@ -207,17 +208,37 @@ VolumeVerdict judge_states(const PairView& view, const Volume& volume) {
           kOnlyOneNode};
 }
 
+/// Where the files of a copy are missing. Another copy is made from one that is served, and from no other.
+std::string how_to_get_files(const Replica& missing, const std::vector<Replica>& replicas, const Volume& volume) {
+  const std::string mount = fmt::format("If a disk is not mounted on {}, mount it.", missing.name());
+  const char* side = side_name(missing.node->node->side);
+  const auto other = std::ranges::find_if(replicas, [&](const Replica& r) { return r.node != missing.node; });
+  if (other != replicas.end() && other->serving())
+    return fmt::format(
+        "{} If the files are lost, run `lockstep replica replace {} --node {}`: it makes a new replica, "
+        "from the other node's.",
+        mount, volume.name, side);
+  if (other == replicas.end() || other->missing)
+    return fmt::format(
+        "{} If the files are lost, so is what was in it, since there is no other copy: delete it and "
+        "make it anew, `lockstep volume delete {}`.",
+        mount, volume.name);
+  if (!other->status)
+    return fmt::format("{} Else bring {} back first, and see what its copy is good for.", mount, other->name());
+  return fmt::format(
+      "{} Its copy may be the only one that is current, so do that if it can be done. Only if the files "
+      "are lost, force the other copy, `lockstep volume force-solo {} --node {}`, and then run `lockstep "
+      "replica replace {} --node {}`.",
+      mount, volume.name, side_name(other->node->node->side), volume.name, side);
+}
+
 }  // namespace
 
 VolumeVerdict judge_volume(const PairView& view, const Volume& volume) {
   VolumeVerdict verdict = judge_states(view, volume);
-  for (const auto& r : replicas_of(view, volume))
-    if (r.missing)
-      verdict.advice = fmt::format(
-          "If a disk is not mounted on {}, mount it. If the files are lost, run `lockstep replica replace {} --node "
-          "{}`: "
-          "it makes a new replica, from the other node's.",
-          r.name(), volume.name, side_name(r.node->node->side));
+  const auto replicas = replicas_of(view, volume);
+  const auto missing = std::ranges::find_if(replicas, &Replica::missing);
+  if (missing != replicas.end()) verdict.advice = how_to_get_files(*missing, replicas, volume);
   return verdict;
 }
 

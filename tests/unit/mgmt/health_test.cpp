@@ -26,7 +26,8 @@ TEST(Health, AVolumeThatBothNodesServeAloneIsCritical) {
   p.states("solo", true, "solo", true);
   EXPECT_EQ(p.volume().verdict, Verdict::critical);
   EXPECT_EQ(p.volume().summary, "Both node-a and node-b serve it alone: each takes writes that the other lacks.");
-  EXPECT_NE(p.volume().advice.find("lockstep volume give-up vm1 --node NODE"), std::string::npos);
+  EXPECT_LT(p.volume().advice.find("mend the link"), p.volume().advice.find("lockstep volume give-up vm1 --node NODE"))
+      << "it is refused while the link is cut: " << p.volume().advice;
   p.states("solo", true, "solo", false);
   EXPECT_EQ(p.volume().verdict, Verdict::degraded) << "one of them alone is";
   p.states("solo", true, "syncing_target", true);
@@ -335,6 +336,31 @@ TEST(Health, AReplicaWhoseFilesAreMissingIsToldWithTheCommandThatMakesAnotherAnd
   EXPECT_EQ(health.problems[0].message,
             "vm1: Served by node-a alone; node-b has no replica of it: the files are missing there.");
   EXPECT_NE(health.problems[0].advice.find("`lockstep replica replace vm1 --node b`"), std::string::npos);
+}
+
+TEST(Health, NoCopyIsToBeReplacedFromOneThatDoesNotServe) {
+  Pairs p;
+  const Uuid volume = p.configuration->volumes[0].id;
+  const auto lose = [&](std::size_t node) {
+    p.view.nodes[node].report.status->volumes.clear();
+    p.view.nodes[node].report.missing = {volume};
+  };
+  lose(1);
+  p.a().state = "waiting";
+  p.a().serving = false;
+  EXPECT_NE(p.volume().advice.find("`lockstep volume force-solo vm1 --node a`, and then"), std::string::npos)
+      << p.volume().advice;
+  p.view.nodes[0].report.running = false;
+  EXPECT_EQ(p.volume().advice.find("replica replace"), std::string::npos) << p.volume().advice;
+  EXPECT_NE(p.volume().advice.find("bring node-a back first"), std::string::npos) << p.volume().advice;
+  p.view.nodes[0].report.running = true;
+  lose(0);
+  EXPECT_EQ(p.volume().advice.find("replica replace"), std::string::npos) << "both are missing";
+  EXPECT_NE(p.volume().advice.find("`lockstep volume delete vm1`"), std::string::npos) << p.volume().advice;
+  p.view.nodes[1] = {};
+  p.configuration->nodes.pop_back();
+  EXPECT_EQ(p.volume().advice.find("replica replace"), std::string::npos) << "there is no other node";
+  EXPECT_NE(p.volume().advice.find("`lockstep volume delete vm1`"), std::string::npos) << p.volume().advice;
 }
 
 TEST(Health, ALinkWithoutTlsIsToldWithTheCommandThatEncryptsIt) {
