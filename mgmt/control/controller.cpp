@@ -206,13 +206,12 @@ std::string Controller::tell_of_stranger(const std::string& nodes, const std::st
          .severity = Severity::warning,
          .side = machine->side,
          .volume = {},
-         .message = fmt::format("The machine that was {}, side {}, until {} is back, and was refused. {}",
+         .message = fmt::format("The machine that was {}, side {}, until {} is back, and was refused. Run `lockstep "
+                                "pair leave {}` on it, to have it forget the pair, or stop lockstepd and "
+                                "lockstep-mgmtd there.",
                                 machine->name, side_name(machine->side),
                                 machine->left ? "it was taken out of the pair" : "another one took its place",
-                                machine->left ? fmt::format("Run `lockstep pair leave {}` on it, to have it forget "
-                                                            "the pair, or stop lockstepd and lockstep-mgmtd there.",
-                                                            side_name(machine->side))
-                                              : "Stop lockstepd and lockstep-mgmtd on it.")});
+                                side_name(machine->side))});
   }
   if (machine->left)
     return fmt::format("{}, side {}, was taken out of the pair.", machine->name, side_name(machine->side));

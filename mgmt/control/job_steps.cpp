@@ -42,9 +42,10 @@ Outcome<Job> cancel_job(NodeCore& core, const Uuid& id) {
   auto job = core.jobs.get(id);
   if (!job) return refuse(RefusalKind::not_found, "There is no job with this id.");
   if (std::ranges::find(kCancelled, job->kind) == std::end(kCancelled))
-    return refuse(RefusalKind::conflict,
-                  "Only an import, the replacement of a copy, the change of the arbiter, or a dissolution of which no "
-                  "volume is deleted yet can be cancelled.");
+    return refuse(
+        RefusalKind::conflict,
+        "Only an import, the replacement of a copy, a change of the witness or arbiter, or a dissolution that "
+        "has begun to delete no volume yet can be cancelled.");
   if (job->finished()) return refuse(RefusalKind::conflict, "The job has ended already.");
   if (job->runner != core.node_id)
     return refuse(RefusalKind::conflict,

@@ -59,8 +59,10 @@ void add_job_commands(CLI::App& app, Action& chosen) {
   });
 
   auto id = std::make_shared<std::string>();
-  auto* cancel = job->add_subcommand(
-      "cancel", "End an import, the replacement of a copy, or a change of the arbiter; what it did is taken back");
+  auto* cancel = job->add_subcommand("cancel",
+                                     "End an import, the replacement of a copy, a change of the witness or arbiter, or "
+                                     "a dissolution that has begun to "
+                                     "delete no volume yet; what it did is taken back");
   cancel->add_option("id", *id, "The job's id")->required();
   cancel->callback([id, &chosen] {
     chosen = [id](Context& context) -> Outcome<void> {

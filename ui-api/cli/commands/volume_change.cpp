@@ -74,8 +74,8 @@ void add_grow(CLI::App& volume, Action& chosen) {
   c->footer(
       "Examples:\n"
       "  lockstep volume grow vm1 --size 200GiB\n\n"
-      "Both nodes must be in sync. Initiators hear of the new capacity; let them rescan if they do not look by "
-      "themselves.");
+      "Both nodes must be in sync, or the other one away and the volume served by this one alone. Initiators hear of "
+      "the new capacity; let them rescan if they do not look by themselves.");
   c->add_option("name", o->name, "Name or id")->required();
   c->add_option("--size", o->size, "The new size, such as 10GiB, 1.5TiB")->required()->type_name("SIZE");
   c->add_flag("--no-wait", o->no_wait, "Do not wait for the job");
