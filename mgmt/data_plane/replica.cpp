@@ -1,9 +1,11 @@
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include "engine/stores/block_store.hpp"
 #include "engine/stores/descriptor.hpp"
@@ -31,6 +33,16 @@ Result<Found> look_at(const std::string& path) {
   if (S_ISREG(info.st_mode)) return Found{PathKind::file, static_cast<std::uint64_t>(info.st_size)};
   if (S_ISBLK(info.st_mode)) return Found{PathKind::device, 0};
   return Found{PathKind::other, 0};
+}
+
+std::string folder_of(const std::string& file) { return file.substr(0, std::max<std::size_t>(file.rfind('/'), 1)); }
+
+Error with_remedy(Error error, const std::string& path, const std::string& folder) {
+  if (::faccessat(AT_FDCWD, path.c_str(), R_OK | W_OK, AT_EACCESS) == 0 || (errno != EACCES && errno != EROFS))
+    return error;
+  error.message += " lockstepd may not write there: run `/usr/lib/lockstep/prepare-state " + folder +
+                   "` and restart lockstepd. Where the disk itself is mounted read-only, see to that first.";
+  return error;
 }
 
 std::uint64_t metadata_size(std::uint64_t volume_size, Room room) {
@@ -178,7 +190,8 @@ void open_replica(engine::IoUring& ring, const ReplicaPlace& place, const engine
   const auto found = look_at(place.data);
   const bool device = found && found->kind == PathKind::device;
   auto first = [&ring, place, volume, side, device, done = std::move(done)](Result<OpenedReplica> opened) mutable {
-    if (opened || !device) return done(std::move(opened));
+    if (opened) return done(std::move(opened));
+    if (!device) return done(std::unexpected(with_remedy(opened.error(), place.data, folder_of(place.data))));
     // On a device the metadata ends where the device ends: an earlier version's begins nearer to that end.
     read_area(ring, open_stores(ring, place, Room::without), volume, side,
               [why = opened.error(), done = std::move(done)](Result<OpenedReplica> earlier) mutable {

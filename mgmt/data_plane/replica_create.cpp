@@ -131,6 +131,10 @@ void create_from_drafts(const CreatingPtr& creating, Metadata metadata) {
 
 void create_in_files(const CreatingPtr& creating) {
   const ReplicaCreate& request = creating->request;
+  creating->done = [folder = folder_of(request.data), done = std::move(creating->done)](Result<void> made) mutable {
+    if (!made) made = std::unexpected(with_remedy(made.error(), folder, folder));
+    done(std::move(made));
+  };
   if (request.data == request.metadata) {
     return give_up(creating, refused(request.data + " is to be a file, and its metadata needs another one."));
   }
@@ -182,7 +186,8 @@ void create_replica(engine::IoUring& ring, FileWorker files, const ReplicaCreate
                     engine::Callback<Result<void>> done) {
   auto creating = std::make_shared<Creating>(Creating{ring, std::move(files), request, std::move(done)});
   const auto found = look_at(request.data);
-  if (!found) return give_up(creating, found.error());
+  const std::string folder = folder_of(request.data);
+  if (!found) return give_up(creating, with_remedy(found.error(), folder, folder));
   if (found->kind == PathKind::other) {
     return give_up(creating, refused(request.data + " is neither a file nor a block device."));
   }

@@ -17,6 +17,11 @@ struct Found {
 
 [[nodiscard]] engine::Result<Found> look_at(const std::string& path);
 
+/// The same, with what root has to do where the system lets lockstepd not write to `path`, which is in `folder`: its
+/// unit or the owner stands against it, and the copy is as good as ever.
+[[nodiscard]] engine::Error with_remedy(engine::Error error, const std::string& path, const std::string& folder);
+[[nodiscard]] std::string folder_of(const std::string& file);
+
 /// Metadata is read and written in these alone, whatever the blocks of the volume: it can be kept on every disk.
 constexpr std::uint32_t kMetadataBlock = engine::layout::kBlock;
 

@@ -1,6 +1,7 @@
 // Replicas in files and on devices: made and removed again after a cut at any moment, and never in the place of, or
 // instead of, something else.
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <set>
@@ -10,7 +11,9 @@
 #include <gtest/gtest.h>
 #include <sys/file.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "engine/stores/descriptor.hpp"
 #include "engine/stores/file_draft.hpp"
@@ -254,6 +257,57 @@ TEST_F(Replicas, ACreationThatFailsLeavesNothing) {
   request.data = folder / ".v.new";
   EXPECT_FALSE(machine.create(request));
   EXPECT_EQ(names(), "");
+}
+
+/// What lockstepd's user may not write to: root has to give it to that user.
+class Forbidden {
+ public:
+  explicit Forbidden(const std::filesystem::path& folder) : folder_(folder), user_(::geteuid()) {
+    ::chmod(folder.c_str(), 0);
+    if (user_ == 0) EXPECT_EQ(::seteuid(65534), 0) << "root may write everywhere";
+  }
+  Forbidden(const Forbidden&) = delete;
+  Forbidden& operator=(const Forbidden&) = delete;
+  ~Forbidden() {
+    EXPECT_EQ(::seteuid(user_), 0);
+    ::chmod(folder_.c_str(), 0700);
+  }
+
+ private:
+  std::filesystem::path folder_;
+  uid_t user_;
+};
+
+TEST_F(Replicas, AFolderThatLockstepdMayNotWriteToIsToldWithTheCommandThatGivesItToIt) {
+  Machine machine;
+  const ReplicaCreate there = creation();
+  ASSERT_TRUE(machine.create(there));
+  const std::string store = folder / "store";
+  std::filesystem::create_directory(store);
+  ReplicaCreate moved = creation(2);
+  moved.data = store + "/v.data";
+  moved.metadata = store + "/v.meta";
+  const auto expect_remedy = [](const Result<void>& outcome, const std::string& of) {
+    ASSERT_FALSE(outcome);
+    EXPECT_NE(outcome.error().message.find("`/usr/lib/lockstep/prepare-state " + of + "` and restart lockstepd"),
+              std::string::npos)
+        << outcome.error().message;
+  };
+  {
+    const Forbidden forbidden(store);
+    expect_remedy(machine.create(moved), store);
+  }
+  const std::string whole = std::filesystem::path(there.data).parent_path();
+  {
+    const Forbidden forbidden(whole);
+    expect_remedy(machine.open(there), whole);
+  }
+  EXPECT_TRUE(machine.open(there)) << "it is as good as ever";
+  ReplicaCreate nowhere = creation(3);
+  nowhere.data = folder / "missing.data";
+  const auto missing = machine.open(nowhere);
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().message.find("prepare-state"), std::string::npos) << missing.error().message;
 }
 
 TEST_F(Replicas, ACreationThatIsOvertakenLeavesWhatOthersPutThere) {
