@@ -198,8 +198,16 @@ std::string PairService::place_taken() const {
   const auto configuration = core_.configuration();
   std::string message =
       fmt::format("This node is in the pair {}, as side {}.", configuration->pair->name, side_name(*core_.side()));
-  for (const auto& id : core_.missing_replicas())
-    message += fmt::format(" Its replica of {} is missing.", configuration->volume(id)->name);
+  for (const auto& id : core_.missing_replicas()) {
+    const Volume& volume = *configuration->volume(id);
+    message += fmt::format(" Its replica of {} is missing.", volume.name);
+    // The machine whose place this one took may have had a disk that this one has not.
+    if (const std::string& folder = volume.copy(*core_.side()).folder; !folder.empty())
+      message += fmt::format(
+          " It was in {}, and a new one is made there: mount that, or name another folder, `lockstep "
+          "replica replace {} --node {} --store FOLDER`.",
+          folder, volume.name, side_name(*core_.side()));
+  }
   return message;
 }
 

@@ -531,6 +531,27 @@ TEST_F(PairReplace, VolumesWhoseJobsAreLostWithSideAAreDeleted) {
             1);
 }
 
+/// The lost machine had a disk that the one which takes its place has not.
+TEST_F(PairReplace, AFolderOfTheLostMachinesCopyIsNamedWithHowToChooseAnother) {
+  begin(NodeSide::b);
+  Configuration with = a_->configuration();
+  Volume v;
+  v.id = random_uuid();
+  v.first_epoch = random_uuid();
+  v.name = v.serial = "vm1";
+  v.size = 1 << 20;
+  v.lifecycle = Lifecycle::ready;
+  v.copy(NodeSide::b).folder = "/nowhere/new-disk";
+  with.volumes = {v};
+  const auto state = a_->core().revisions.state();
+  ASSERT_TRUE(a_->core().revisions.begin_epoch(state, {random_uuid(), state.head.n + 1, random_uuid()}, "v", with));
+  const Job job = join(invite());
+  EXPECT_EQ(job.state, JobState::done) << job.message;
+  EXPECT_NE(job.message.find("It was in /nowhere/new-disk"), std::string::npos) << job.message;
+  EXPECT_NE(job.message.find("`lockstep replica replace vm1 --node b --store FOLDER`"), std::string::npos)
+      << job.message;
+}
+
 /// Of one node, made of its replicas: the machine that is left knows of no other.
 Configuration made_anew(const Machine& machine, NodeSide side) {
   Configuration c = machine.configuration();
