@@ -83,6 +83,7 @@ class Controller {
   [[nodiscard]] PairView view() const;
   /// Hastens both loops: something changed that they would find out by themselves a little later.
   void poke();
+  [[nodiscard]] JobRunner& jobs() { return runner_; }
 
  private:
   explicit Controller(std::unique_ptr<NodeCore> core);

@@ -13,7 +13,8 @@ namespace {
 
 constexpr auto kRunnerTurn = std::chrono::milliseconds(300);
 constexpr int kStepsATurn = 16;  // so that one job can't keep the others waiting for ever
-constexpr auto kTellPartnerAgain = std::chrono::seconds(30);
+constexpr auto kTellPartnerAgain = std::chrono::seconds(1);
+constexpr auto kKnownWithin = std::chrono::seconds(2);
 constexpr std::int64_t kTellAfterStart = 50;  // jobs; what was told of them before is not known
 
 }  // namespace
@@ -22,9 +23,10 @@ JobRunner::JobRunner(NodeCore& core, Tell tell, std::function<DatabaseTime()> ti
     : core_(core),
       tell_(tell ? std::move(tell) : [this](Job job) { return tell_partner(std::move(job)); }),
       time_(time ? std::move(time) : [this] { return core_.database_time(); }),
+      teller_("Telling the partner of jobs", kTellPartnerAgain, [this] { tell_turn(); }),
       loop_("The job runner", kRunnerTurn, [this] { turn(); }) {
   for (const auto& job : core_.jobs.newest(kTellAfterStart))
-    if (job.runner == core_.node_id) untold_.insert(job.id);
+    if (job.runner == core_.node_id) mark_untold(job.id);
   for (const auto& job : core_.jobs.unfinished())
     if (job.runner == core_.node_id) found_.insert(job.id);
   forgot_pair_ = core_.forgets_pair();
@@ -54,33 +56,94 @@ void JobRunner::end_what_was_set_back() {
     job.parameters = "{}";  // nobody works with it any more, and there may be secrets in it
     core_.jobs.put(job);
     forget_cancel(core_, job);
-    const std::lock_guard lock(tell_mutex_);
-    untold_.insert(job.id);
+    mark_untold(job.id);
   }
   if (forgot_pair_) core_.settings.erase(kForgetsPair);  // its job has ended, and the node was in the pair after that
 }
 
 void JobRunner::teach(const std::string& kind, Step step) { steps_[kind] = std::move(step); }
 
+void JobRunner::teach_first(const std::string& kind, Step step) {
+  first_.insert(kind);
+  teach(kind, std::move(step));
+}
+
+void JobRunner::start() {
+  partner_is_there();  // until it is found not to be
+  teller_.start();
+  loop_.start();
+}
+
+void JobRunner::stop() {
+  loop_.stop();
+  teller_.stop();
+}
+
 void JobRunner::submit(Job job) {
   store(job);
+  if (first_.contains(job.kind)) first_came_ = true;
   poke();
+  wait_until_known(job.id);
 }
 
 void JobRunner::store(const Job& job) {
   core_.jobs.put(job);
-  (void)tell(job.id);
+  mark_untold(job.id);
 }
 
-// What is told is the newest there is, and one at a time: the last word is never an old one.
-bool JobRunner::tell(const Uuid& id) {
-  const std::lock_guard one_at_a_time(tell_mutex_);
+// ---- what the partner is told ----
+
+void JobRunner::mark_untold(const Uuid& id) {
+  {
+    const std::lock_guard lock(untold_mutex_);
+    untold_[id].mark = ++marks_;
+  }
+  teller_.poke();
+}
+
+void JobRunner::partner_is_there() {
+  const std::lock_guard lock(untold_mutex_);
+  partner_hears_ = true;
+  ++heard_of_;
+}
+
+/// One that does not answer is waited for once, and not again before it is heard of.
+void JobRunner::wait_until_known(const Uuid& id) {
+  std::unique_lock lock(untold_mutex_);
+  const auto known = [&] {
+    const auto untold = untold_.find(id);
+    return untold == untold_.end() || untold->second.known;
+  };
+  if (!told_.wait_for(lock, kKnownWithin, [&] { return !partner_hears_ || known(); })) partner_hears_ = false;
+}
+
+void JobRunner::tell_turn() {
+  std::map<Uuid, Untold> untold;
+  {
+    const std::lock_guard lock(untold_mutex_);
+    untold = untold_;
+  }
+  for (const auto& [id, what] : untold)
+    if (teller_.stopping() || !tell(id, what.mark)) return;
+}
+
+// What is told is the newest there is, and by one thread: the last word is never an old one.
+bool JobRunner::tell(const Uuid& id, std::uint64_t mark) {
+  std::uint64_t heard_of = 0;
+  {
+    const std::lock_guard lock(untold_mutex_);
+    heard_of = heard_of_;
+  }
   auto job = core_.jobs.get(id);
   const bool told = !job || tell_(std::move(*job));
-  if (told)
-    untold_.erase(id);
-  else
-    untold_.insert(id);
+  {
+    const std::lock_guard lock(untold_mutex_);
+    if (told || heard_of == heard_of_) partner_hears_ = told;
+    Untold& what = untold_.at(id);
+    what.known = what.known || told;
+    if (told && what.mark == mark) untold_.erase(id);  // else more was stored meanwhile
+  }
+  told_.notify_all();
   return told;
 }
 
@@ -90,31 +153,31 @@ bool JobRunner::tell_partner(Job job) const {
   return !peer || peer->put_job(job).has_value();
 }
 
-void JobRunner::tell_again() {
-  const auto now = std::chrono::steady_clock::now();
-  if (now < tell_again_at_) return;
-  tell_again_at_ = now + kTellPartnerAgain;
-  std::vector<Uuid> untold;
-  {
-    const std::lock_guard lock(tell_mutex_);
-    untold.assign(untold_.begin(), untold_.end());
-  }
-  for (const auto& id : untold)
-    if (loop_.stopping() || !tell(id)) return;  // the partner is away
-}
+// ---- the turns ----
 
 void JobRunner::turn() {
   release_what_was_found();
+  run_those_that_come_first();
   for (auto& job : core_.jobs.unfinished()) {
-    if (job.runner != core_.node_id) {
-      end_if_abandoned(std::move(job));
-      continue;
-    }
-    if (found_.contains(job.id)) continue;
-    if (run(std::move(job))) poke();
     if (loop_.stopping()) return;
+    if (first_.contains(job.kind)) continue;
+    if (first_came_) run_those_that_come_first();
+    take_turn_of(std::move(job));
   }
-  tell_again();
+}
+
+/// A step may take half a minute, as where a disk hangs, and an operator's order is good for five only.
+void JobRunner::run_those_that_come_first() {
+  first_came_ = false;
+  for (auto& job : core_.jobs.unfinished()) {
+    if (loop_.stopping()) return;
+    if (first_.contains(job.kind)) take_turn_of(std::move(job));
+  }
+}
+
+void JobRunner::take_turn_of(Job job) {
+  if (job.runner != core_.node_id) return end_if_abandoned(std::move(job));
+  if (!found_.contains(job.id) && run(std::move(job))) poke();
 }
 
 /// Nobody goes on with a job of a node that was lost and is out of the pair, and what it was at work on is free.

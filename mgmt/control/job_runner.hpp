@@ -1,9 +1,11 @@
 #pragma once
 // Takes this node's unfinished jobs step by step, each step's result durable before the next, until they are done. A
 // restart goes on where the last one stood; but with a database that was set back they end, since that is not where
-// they stand. The partner is told of each step, so that it can tell of all jobs, too; what it could not be told is told
-// again.
+// they stand. The partner is told of them by a thread of its own, so that it can tell of all jobs, too, and so that one
+// that is away holds up no step; what it could not be told is told again.
+#include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -32,23 +34,32 @@ class JobRunner {
   explicit JobRunner(NodeCore& core, Tell tell = {}, std::function<DatabaseTime()> time = {});
   /// For start-up: who takes the steps of jobs of this kind.
   void teach(const std::string& kind, Step step);
-  void start() { loop_.start(); }
-  void stop() { loop_.stop(); }
+  /// The same of a kind whose jobs wait for no others than one that has its step at that moment.
+  void teach_first(const std::string& kind, Step step);
+  void start();
+  void stop();
   void poke() { loop_.poke(); }
-  /// Stores a new job of this node's and runs it.
+  /// Stores a new job of this node's and runs it. The partner knows of it then, unless it does not answer: who asked by
+  /// way of the partner looks for the job there.
   void submit(Job job);
+  /// It was just heard of: the next submit() waits for it again.
+  void partner_is_there();
 
-  void turn();  ///< a step of each job; the loop's body
+  void turn();       ///< a step of each job; the loop's body
+  void tell_turn();  ///< tells the partner what it lacks, until it does not hear; the other loop's body
 
  private:
   void release_what_was_found();
   void end_what_was_set_back();
   void end_if_abandoned(Job job) const;
+  void run_those_that_come_first();
+  void take_turn_of(Job job);
   bool run(Job job);
   void store(const Job& job);
-  bool tell(const Uuid& id);
+  void mark_untold(const Uuid& id);
+  bool tell(const Uuid& id, std::uint64_t mark);
   [[nodiscard]] bool tell_partner(Job job) const;
-  void tell_again();
+  void wait_until_known(const Uuid& id);
 
   NodeCore& core_;
   const Tell tell_;
@@ -56,10 +67,20 @@ class JobRunner {
   std::set<Uuid> found_;      ///< jobs from before this start, until it is known whether the database is of the past
   bool forgot_pair_ = false;  ///< likewise: a mark from before this start
   std::map<std::string, Step> steps_;
-  std::mutex tell_mutex_;  ///< guards untold_; held while the partner is told
-  std::set<Uuid> untold_;  ///< jobs of which the partner may know less than this node
-  std::chrono::steady_clock::time_point tell_again_at_;
-  TurnLoop loop_;
+  std::set<std::string> first_;           ///< kinds
+  std::atomic<bool> first_came_ = false;  ///< a job of such a kind, since they were looked at
+  struct Untold {
+    std::uint64_t mark = 0;  ///< of what was stored last
+    bool known = false;      ///< the partner knows of the job, but not of that
+  };
+  std::mutex untold_mutex_;  ///< guards the next five; not held while the partner is told
+  std::condition_variable told_;
+  std::map<Uuid, Untold> untold_;  ///< jobs of which the partner may know less than this node
+  std::uint64_t marks_ = 0;
+  bool partner_hears_ = false;  ///< as far as was last seen
+  std::uint64_t heard_of_ = 0;  ///< how often it was, other than by telling it
+  TurnLoop teller_;
+  TurnLoop loop_;  ///< pokes the teller
 };
 
 /// A new job of this node's.

@@ -57,7 +57,7 @@ void VolumeJobs::teach(JobRunner& runner) {
   for (const char* kind : {"volume.create", "volume.delete"})
     runner.teach(kind, [this](Job& job) { return step(job); });
   for (const char* kind : {"volume.leave", "volume.force_solo", "volume.give_up"})
-    runner.teach(kind, [this](Job& job) { return act(job); });
+    runner.teach_first(kind, [this](Job& job) { return act(job); });
   runner.teach("volume.grow", [this](Job& job) { return grow(job); });
 }
 

@@ -193,6 +193,7 @@ Response Api::carry_out_forwarded(const Call& call) {
                    "The partner passed on what is not a change. Are both nodes of one version?");
   if (!controller_.core().orders_changes())
     return problem(RefusalKind::not_current, "holds this node for the one that orders changes");
+  controller_.jobs().partner_is_there();
   const Response done = match.route->answer({request, match.parameters, {}});
   Response response;
   response.body =

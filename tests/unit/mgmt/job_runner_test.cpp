@@ -1,7 +1,16 @@
-// Which unfinished jobs are gone on with after a start.
+// Which unfinished jobs are gone on with after a start, what the partner is told of them, and which come first.
 #include "mgmt/control/job_runner.hpp"
 
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <mutex>
 #include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -105,6 +114,146 @@ TEST_F(JobsAfterAStart, JobsFromBeforeTheStartGoOnWithADatabaseOfNow) {
   time = DatabaseTime::now;
   runner_->turn();
   EXPECT_EQ(steps_, 1);
+}
+
+using namespace std::chrono_literals;
+
+/// The partner, as the runner's thread for it meets it.
+class Hearer {
+ public:
+  JobRunner::Tell tell() {
+    return [this](const Job& job) {
+      std::unique_lock lock(mutex_);
+      ++asked_;
+      if (silent_) changed_.wait_for(lock, 3s, [this] { return !silent_; });
+      if (!silent_ && !away_) heard_[job.id] = job.state;
+      return !silent_ && !away_;
+    };
+  }
+  void is_silent(bool silent) {
+    const std::lock_guard lock(mutex_);
+    silent_ = silent;
+    changed_.notify_all();
+  }
+  void is_away(bool away) {
+    const std::lock_guard lock(mutex_);
+    away_ = away;
+  }
+  [[nodiscard]] bool has_heard_of(const Uuid& id) {
+    const std::lock_guard lock(mutex_);
+    return heard_.contains(id);
+  }
+  [[nodiscard]] bool heard_that_it_ended(const Uuid& id) {
+    const std::lock_guard lock(mutex_);
+    return heard_.contains(id) && heard_[id] == JobState::done;
+  }
+  [[nodiscard]] int asked() {
+    const std::lock_guard lock(mutex_);
+    return asked_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool silent_ = false, away_ = false;
+  int asked_ = 0;
+  std::map<Uuid, JobState> heard_;
+};
+
+template <class Condition>
+bool comes_true(const Condition& condition) {
+  const auto end = std::chrono::steady_clock::now() + 20s;
+  while (std::chrono::steady_clock::now() < end) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(1ms);
+  }
+  return condition();
+}
+
+class JobsAndThePartner : public JobTest {
+ protected:
+  void SetUp() override {
+    open_core();
+    make_pair();
+    runner_ = std::make_unique<JobRunner>(*core_, partner_.tell());
+    runner_->teach("short", [](Job& job) { return finish(job, "Done."); });
+    runner_->start();
+  }
+  void TearDown() override {
+    partner_.is_silent(false);
+    runner_.reset();
+  }
+  Uuid submit() {
+    const Job job = make_job(*core_, "short", "work", "Works.");
+    runner_->submit(job);
+    return job.id;
+  }
+  Hearer partner_;
+};
+
+TEST_F(JobsAndThePartner, APartnerThatAnswersNobodyHoldsUpNeitherStepsNorRequests) {
+  partner_.is_silent(true);
+  const auto begin = std::chrono::steady_clock::now();
+  std::vector<Uuid> jobs;
+  for (int i = 0; i < 5; ++i) jobs.push_back(submit());
+  for (const auto& id : jobs) EXPECT_TRUE(comes_true([&] { return job(id).finished(); }));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 8s) << "each was waited for";
+  partner_.is_silent(false);
+  for (const auto& id : jobs) EXPECT_TRUE(comes_true([&] { return partner_.heard_that_it_ended(id); }));
+}
+
+TEST_F(JobsAndThePartner, WhoAskedForAJobFindsItOnThePartnerToo) {
+  for (int i = 0; i < 50; ++i) EXPECT_TRUE(partner_.has_heard_of(submit())) << i;
+}
+
+TEST_F(JobsAndThePartner, OneThatIsBackIsToldAgainBeforeWhoAskedThroughItIsAnswered) {
+  partner_.is_away(true);
+  const Uuid missed = submit();
+  EXPECT_TRUE(comes_true([&] { return job(missed).finished() && partner_.asked() > 0; }));
+  EXPECT_FALSE(partner_.has_heard_of(missed));
+  partner_.is_away(false);
+  runner_->partner_is_there();  // it has passed a request on
+  EXPECT_TRUE(partner_.has_heard_of(submit()));
+  EXPECT_TRUE(comes_true([&] { return partner_.heard_that_it_ended(missed); }));
+}
+
+class JobsThatComeFirst : public JobTest {
+ protected:
+  void SetUp() override {
+    open_core();
+    make_pair();
+    runner_->teach("slow", [this](Job& job) {
+      taken_.push_back(job.message);
+      if (const auto once = std::exchange(during_slow_, {})) once();
+      return StepResult::again_later;
+    });
+    runner_->teach_first("order", [this](Job& job) {
+      taken_.push_back(job.message);
+      return finish(job, job.message);
+    });
+  }
+  Job named(const char* kind, const char* name, std::int64_t created_ms) {
+    Job job = make_job(*core_, kind, "work", name);
+    job.created_ms = created_ms;
+    return job;
+  }
+  std::vector<std::string> taken_;
+  std::function<void()> during_slow_;
+};
+
+TEST_F(JobsThatComeFirst, AnOrderWaitsForNoOlderJob) {
+  runner_->submit(named("slow", "slow 1", 1));
+  runner_->submit(named("order", "order", 2));
+  runner_->turn();
+  EXPECT_EQ(taken_, (std::vector<std::string>{"order", "slow 1"}));
+}
+
+TEST_F(JobsThatComeFirst, OneThatComesDuringAStepIsTheNext) {
+  runner_->submit(named("slow", "slow 1", 1));
+  runner_->submit(named("slow", "slow 2", 2));
+  during_slow_ = [this] { runner_->submit(named("order", "order", 3)); };
+  runner_->turn();
+  EXPECT_EQ(taken_, (std::vector<std::string>{"slow 1", "order", "slow 2"}));
 }
 
 }  // namespace

@@ -200,11 +200,11 @@ TEST_F(VolumeJobsTest, ThePartnerIsToldOfAJobUntilItKnows) {
   }  // restarted with the last word unsaid
   JobRunner runner(*node_->core, tell);
   away = false;
-  runner.turn();
+  runner.tell_turn();
   ASSERT_EQ(told.size(), 1u);
   EXPECT_EQ(told[0].id, job.id);
   EXPECT_EQ(told[0].state, JobState::done);
-  runner.turn();
+  runner.tell_turn();
   EXPECT_EQ(told.size(), 1u) << "once is enough";
 }
 
