@@ -50,7 +50,8 @@ Controller::Controller(std::unique_ptr<NodeCore> core)
       agent_(*core_, data_plane_),
       runner_(*core_, {}, [this] { return database_time(); }),
       volume_jobs_(
-          *core_, agent_, [this] { return reports(); }, [this] { poke(); }),
+          *core_, agent_, [this] { return reports(); }, [this] { poke(); },
+          [this](const Volume& volume, NodeSide side) { return unserved_beside(volume, side); }),
       import_jobs_(*core_, volume_jobs_),
       replace_jobs_(*core_, runner_, hands_of(*core_, agent_, [this] { return reports(); }), [this] { poke(); }),
       witness_jobs_(*core_, runner_,

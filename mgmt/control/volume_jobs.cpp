@@ -44,8 +44,12 @@ bool is_younger(const Job& job, std::int64_t than_ms) {
 }  // namespace
 
 VolumeJobs::VolumeJobs(NodeCore& core, ReplicaAgent& agent, std::function<PairReports()> reports,
-                       std::function<void()> poke)
-    : core_(core), agent_(agent), reports_(std::move(reports)), poke_(std::move(poke)) {}
+                       std::function<void()> poke, std::function<Outcome<void>(const Volume&, NodeSide)> unserved)
+    : core_(core),
+      agent_(agent),
+      reports_(std::move(reports)),
+      poke_(std::move(poke)),
+      unserved_(std::move(unserved)) {}
 
 std::vector<std::int64_t> VolumeJobs::shards() const {
   const PairReports reports = reports_();
@@ -335,6 +339,9 @@ StepResult VolumeJobs::act(Job& job) {
   const ReplicaOrder order{.kind = kind, .volume = *volume, .birth = {}, .accept_inconsistent = accept_inconsistent};
   const bool here = core_.side() == side;
   const auto peer = core_.peer();
+  // Likewise: the partner may have come back and gone on since.
+  if (kind == Kind::force_solo && unserved_ && !parameters.value("despite_partner", false))
+    if (auto unserved = unserved_(*volume, side); !unserved) return fail(core_, job, std::move(unserved.error()));
   if (kind == Kind::force_solo)
     if (const auto first = put_in_service(job, *volume, side)) return *first;
   const auto done = here   ? agent_.carry_out(order)

@@ -33,7 +33,9 @@ struct PairReports {
 
 class VolumeJobs {
  public:
-  VolumeJobs(NodeCore& core, ReplicaAgent& agent, std::function<PairReports()> reports, std::function<void()> poke);
+  /// `unserved` refuses when the node beside that of this side is known to serve the volume.
+  VolumeJobs(NodeCore& core, ReplicaAgent& agent, std::function<PairReports()> reports, std::function<void()> poke,
+             std::function<Outcome<void>(const Volume&, NodeSide)> unserved = {});
   /// Of the pair, in which a volume can be made now.
   [[nodiscard]] std::vector<std::int64_t> shards() const;
   void teach(JobRunner& runner);
@@ -61,6 +63,7 @@ class VolumeJobs {
   ReplicaAgent& agent_;
   std::function<PairReports()> reports_;
   std::function<void()> poke_;
+  std::function<Outcome<void>(const Volume&, NodeSide)> unserved_;
 };
 
 /// Everything made so far goes again, and the job fails for this reason.

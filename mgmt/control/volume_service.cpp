@@ -367,7 +367,8 @@ Outcome<Job> VolumeService::act(const Uuid& id, const VolumeActionWish& wish) {
   job.volume = id;
   job.parameters = nlohmann::json{{"side", side_name(wish.side)},
                                   {"action", static_cast<int>(wish.kind)},
-                                  {"accept_inconsistent", wish.accept_inconsistent}}
+                                  {"accept_inconsistent", wish.accept_inconsistent},
+                                  {"despite_partner", wish.despite_partner}}
                        .dump();
   jobs_.submit(job);
   return job;

@@ -32,10 +32,12 @@ struct Management {
             [this] {
               return PairReports{reconciler.report(), {}, false};
             },
-            [] {}),
+            [] {}, [this](const Volume&, NodeSide) { return unserved; }),
         imports(*core, jobs),
         pair(*core, runner, agent, plane),
-        volumes(*core, runner, []() -> Outcome<void> { return {}; }) {
+        volumes(
+            *core, runner, []() -> Outcome<void> { return {}; }, {}, {},
+            [this](const Volume&, NodeSide) { return unserved; }) {
     jobs.teach(runner);
     imports.teach(runner);
   }
@@ -77,6 +79,7 @@ struct Management {
   }
   Job job(const Uuid& id) { return core->jobs.get(id).value_or(Job{}); }
 
+  Outcome<void> unserved;  ///< by the node beside one that is to be forced
   std::unique_ptr<NodeCore> core;
   ReplicaAgent agent;
   Reconciler reconciler;

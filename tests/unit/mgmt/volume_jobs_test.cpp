@@ -316,6 +316,25 @@ TEST_F(VolumeJobsTest, ForcingNeedsTheVolumesNameAndReachesLockstepd) {
   EXPECT_EQ(plane_.count("volume.force_solo"), 1);
 }
 
+/// It waited, for a disk or for other jobs, and the partner came back and went on meanwhile.
+TEST_F(VolumeJobsTest, AForceIsNotCarriedOutBesideAPartnerThatServesByThen) {
+  const Job made = make_volume();
+  node_->turns();
+  for (const bool despite : {false, true}) {
+    node_->unserved = {};
+    const auto asked = node_->volumes.act(
+        *made.volume,
+        {.kind = ReplicaOrder::Kind::force_solo, .side = NodeSide::a, .despite_partner = despite, .confirm = "vm1"});
+    ASSERT_TRUE(asked);
+    node_->unserved = refuse(RefusalKind::conflict, "node-b serves it.");
+    node_->turns();
+    const Job ended = node_->job(asked->id);
+    EXPECT_EQ(ended.state, despite ? JobState::done : JobState::failed) << ended.message;
+    EXPECT_EQ(plane_.count("volume.force_solo"), despite ? 1 : 0);
+    EXPECT_EQ(ended.message == "node-b serves it.", !despite) << ended.message;
+  }
+}
+
 /// The machine was off since then, or its database was set back: what was true when it was asked for may not be now.
 /// Or the clock was set back, and says that it is yet to come.
 TEST_F(VolumeJobsTest, AForceThatWasCutOffLongAgoIsNotCarriedOut) {
