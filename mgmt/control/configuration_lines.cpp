@@ -97,14 +97,15 @@ Outcome<void> ConfigurationOperator::check_in_pair_of_two() const {
   return {};
 }
 
-Outcome<ConfigurationLines> ConfigurationOperator::lines() {
+Outcome<ConfigurationLines> ConfigurationOperator::lines(const std::string& why_not_asked) {
   const auto side = core_.side();
   if (!side) return refuse(RefusalKind::no_pair, "Make a pair or join one first.");
   ConfigurationLines lines;
   lines.here = {*side, core_.revisions.state(), core_.configuration()};
   const auto peer = core_.peer();
   if (!peer) return lines;
-  auto theirs = peer->ask();
+  auto theirs =
+      why_not_asked.empty() ? peer->ask() : Outcome<CurrentRevision>(refuse(RefusalKind::not_current, why_not_asked));
   if (!theirs) {
     lines.why_not = trouble_with_partner(theirs.error());
     return lines;

@@ -37,8 +37,8 @@ class ConfigurationOperator {
  public:
   /// It outlives this.
   explicit ConfigurationOperator(NodeCore& core) : core_(core) {}
-  /// Asks the partner.
-  [[nodiscard]] Outcome<ConfigurationLines> lines();
+  /// Asks the partner; or, where `why_not_asked` says why, tells of this node's alone.
+  [[nodiscard]] Outcome<ConfigurationLines> lines(const std::string& why_not_asked = {});
   /// Gives what was done, in a sentence: where the arbiter lets this node go on nothing is forced. Refusals:
   /// conflict, not_current: why not; confirmation_needed: what is risked, and what `confirm` has to be.
   [[nodiscard]] Outcome<std::string> force(const std::string& confirm);

@@ -1,4 +1,9 @@
 // /api/v1/pair/configuration: both nodes' lines of it, and what an operator alone decides about them.
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <string>
+
 #include "mgmt/control/configuration_lines.hpp"
 #include "mgmt/control/controller.hpp"
 #include "ui-api/rest/api.hpp"
@@ -35,8 +40,29 @@ const char* state_of(const mgmt::ConfigurationLines& lines) {
   return lines.verdict == mgmt::RevisionVerdict::agree ? "one_line" : "being_taken_over";
 }
 
-Response show(Controller& controller) {
-  const auto lines = mgmt::ConfigurationOperator(controller.core()).lines();
+/// Whoever may read may ask, as often as they like, and a partner that swallows what it is sent takes seconds: that
+/// holds one of the server's workers, not all.
+class PartnersLine {
+ public:
+  [[nodiscard]] mgmt::Outcome<mgmt::ConfigurationLines> ask(Controller& controller) {
+    mgmt::ConfigurationOperator both(controller.core());
+    if (const auto away = why_away(controller); !away.empty()) return both.lines(away);
+    const std::unique_lock one(one_at_a_time_, std::chrono::seconds(1));
+    return both.lines(one ? "" : "is being asked, and has not answered yet");
+  }
+
+ private:
+  static std::string why_away(Controller& controller) {
+    const mgmt::PairView view = controller.view();
+    for (const auto& n : view.nodes)
+      if (n.node && !n.local && n.asked && !n.reachable && n.trouble == mgmt::PartnerTrouble::away) return n.reason;
+    return {};
+  }
+  std::timed_mutex one_at_a_time_;
+};
+
+Response show(Controller& controller, PartnersLine& partners) {
+  const auto lines = partners.ask(controller);
   if (!lines) return problem(lines.error());
   json nodes = json::array();
   const auto add = [&](const mgmt::ConfigurationLine& one, const mgmt::ConfigurationLine* other) {
@@ -74,7 +100,9 @@ Response give_up(Controller& controller, const Call& call) {
 
 void add_configuration_resources(Router& router, Controller& controller) {
   router.add({"GET", "/api/v1/pair/configuration", Access::viewer, false,
-              [&controller](const Call&) { return show(controller); }});
+              [&controller, partners = std::make_shared<PartnersLine>()](const Call&) {
+                return show(controller, *partners);
+              }});
   // Not ordered: they are about the node that is asked.
   router.add({"POST", "/api/v1/pair/configuration/force", Access::admin, false,
               [&controller](const Call& call) { return force(controller, call); }});

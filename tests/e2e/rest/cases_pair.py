@@ -351,6 +351,10 @@ class PartnerAway(Scratch):
             self.assertEqual(a.post("/api/v1/initiators", {"iqn": HOST1}).status, 201)
             self.assertEqual(a.patch("/api/v1/pair", {"discovery_chap": None}).status, 200)
             self.assertLess(time.monotonic() - begun, 30)
+            self.gone(a, b)
+            begun = time.monotonic()
+            self.assertEqual(a.get("/api/v1/pair/configuration").json["state"], "partner_away")
+            self.assertLess(time.monotonic() - begun, 3, "one that is known to be away is not waited for")
         finally:
             os.kill(b.mgmtd.pid, signal.SIGCONT)
         wait_for("both to decide again", lambda: a.post("/api/v1/initiators", {"iqn": HOST2}).status in (201, 409), 40)
