@@ -7,6 +7,7 @@
 
 #include "mgmt/control/rebuilt_configuration.hpp"
 #include "mgmt/control/secrets.hpp"
+#include "mgmt/control/stale_database.hpp"
 
 namespace lockstep::mgmt {
 namespace {
@@ -146,16 +147,18 @@ std::optional<WantedState> Controller::wanted() const {
 
 /// The copy may be as old as the database: lockstepd and the partner may know better, and get a moment to say so.
 DatabaseTime Controller::database_time() const {
-  const DatabaseTime by_copy = core_->database_time();
-  if (by_copy == DatabaseTime::past) return by_copy;
+  const auto status = reconciler_.report().status;  // before what is in force: that may go on meanwhile
+  const auto compared = core_->revisions.compared();
   const auto [head, configuration] = core_->revisions.in_force();
-  if (!configuration->pair || core_->revisions.compared().agreed == head) return DatabaseTime::now;
-  if (by_copy == DatabaseTime::unknown) return by_copy;
-  const auto status = reconciler_.report().status;
-  if (status && !status->volumes.empty() && status->revision > head.n) return DatabaseTime::past;
-  if (status && !core_->partner(*configuration)) return DatabaseTime::now;
-  const bool waits = std::chrono::steady_clock::now() - opened_ < kPatienceWithPartner;
-  return waits ? DatabaseTime::unknown : DatabaseTime::now;
+  TimeSigns signs{
+      .by_copy = core_->database_time(),
+      .in_pair = configuration->pair.has_value(),
+      .has_partner = core_->partner(*configuration) != nullptr,
+      .agreed = compared.agreed == head,
+      .lacks_decided = compared.behind_in && orders(*compared.behind_in, core_->side().value_or(NodeSide::a)),
+      .may_hear = std::chrono::steady_clock::now() - opened_ < kPatienceWithPartner};
+  if (status) signs.lockstepd_is_later = !status->volumes.empty() && status->revision > head.n;
+  return judge_time(signs);
 }
 
 NodeReport Controller::report() const {

@@ -1,5 +1,7 @@
 #include "mgmt/control/revision.hpp"
 
+#include <algorithm>
+
 namespace lockstep::mgmt {
 
 RevisionVerdict compare_revisions(const RevisionState& mine, const RevisionState& theirs) {
@@ -15,6 +17,13 @@ RevisionVerdict compare_revisions(const RevisionState& mine, const RevisionState
   if (theirs.head.n == mine.head.n && !same) return conflict;
   if (mine.tentative) return theirs.in_flight == mine.tentative->change ? wait : discard_tentative;
   return same ? agree : they_are_behind;
+}
+
+bool lacks_what_it_decided(const RevisionState& mine, const RevisionState& theirs) {
+  if (theirs.head.epoch == mine.head.epoch) return theirs.head.n > mine.head.n;
+  const auto& taken_over = theirs.epoch.ancestors;
+  const auto last = std::ranges::find(taken_over, mine.head.epoch, &RevisionId::epoch);
+  return last != taken_over.end() && last->n > mine.head.n + 1;
 }
 
 }  // namespace lockstep::mgmt

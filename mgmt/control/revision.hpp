@@ -39,4 +39,9 @@ enum class RevisionVerdict : std::uint8_t {
 /// that came in between is not judged by an older answer. What one node decides mirrors what the other does.
 [[nodiscard]] RevisionVerdict compare_revisions(const RevisionState& mine, const RevisionState& theirs);
 
+/// Of a node that orders changes in the epoch of `mine`: the partner has more of that epoch than was decided by the
+/// database that this node has, which was set back. One revision more is none of that: the partner may have gone on
+/// alone with a proposal that was not decided here.
+[[nodiscard]] bool lacks_what_it_decided(const RevisionState& mine, const RevisionState& theirs);
+
 }  // namespace lockstep::mgmt

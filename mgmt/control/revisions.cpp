@@ -358,7 +358,8 @@ Outcome<RevisionVerdict> Revisions::compare_notes(RevisionPeer& peer) {
   {
     const std::lock_guard lock(mutex_);
     if (theirs->process != partner_.id) note_process_locked(theirs->process);  // it answers now
-    compared_ = {{}, theirs->knows_epochs};
+    compared_ = {{}, theirs->knows_epochs, std::move(compared_.behind_in)};
+    if (state_.head == mine.head && lacks_what_it_decided(mine, theirs->state)) compared_.behind_in = mine.epoch;
     if (verdict == RevisionVerdict::agree && !theirs->state.tentative) compared_.agreed = mine.head;
   }
   if (auto done = carry_out(verdict, mine, *theirs); !done) return std::unexpected(done.error());

@@ -99,6 +99,9 @@ class Revisions {
   struct Compared {
     std::optional<RevisionId> agreed;   ///< both have this revision in force, and nothing that waits
     bool partner_knows_epochs = false;  ///< it can take over what was changed without it
+    /// The epoch in which this node, if it ordered changes in it, was set back (lacks_what_it_decided()); since the
+    /// start.
+    std::optional<ConfigurationEpoch> behind_in{};
   };
   [[nodiscard]] Compared compared() const;
 

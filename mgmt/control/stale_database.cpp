@@ -16,6 +16,17 @@ bool is_brought_up_to_date(const PairView& view) {
 
 }  // namespace
 
+DatabaseTime judge_time(const TimeSigns& signs) {
+  if (signs.by_copy == DatabaseTime::past) return DatabaseTime::past;
+  if (!signs.in_pair) return DatabaseTime::now;
+  if (signs.lacks_decided || signs.lockstepd_is_later.value_or(false)) return DatabaseTime::past;
+  const bool heard = signs.lockstepd_is_later.has_value();
+  if (signs.agreed && (heard || !signs.may_hear)) return DatabaseTime::now;
+  if (signs.by_copy == DatabaseTime::unknown) return DatabaseTime::unknown;
+  if (heard && !signs.has_partner) return DatabaseTime::now;
+  return signs.may_hear ? DatabaseTime::unknown : DatabaseTime::now;
+}
+
 std::string without_the_database(const std::string& name, NodeSide side) {
   return fmt::format(
       "stop lockstep-mgmtd on {0}, move mgmt.db and what begins with that name away, and start it again. Then, where "

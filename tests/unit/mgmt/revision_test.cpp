@@ -1,6 +1,7 @@
 // The table that decides what a node does about its revisions once it knows its partner's.
 #include "mgmt/control/revision.hpp"
 
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -45,6 +46,19 @@ TEST(CompareRevisions, AnotherEpochIsAConflict) {
   RevisionState other{id(3, 9), {}, {}, {}};
   other.head.epoch = uuid(2);
   EXPECT_EQ(compare_revisions({id(3, 9), {}, {}, {}}, other), conflict);
+}
+
+TEST(LacksWhatItDecided, AnOrdererBehindItsFollowerWasSetBackUnlessThatWentOnWithOneProposal) {
+  const RevisionState mine{id(3, 9), {.id = uuid(1)}, {}, {}};
+  EXPECT_FALSE(lacks_what_it_decided(mine, mine));
+  EXPECT_FALSE(lacks_what_it_decided(mine, {id(2, 9), {.id = uuid(1)}, {}, {}}));
+  EXPECT_TRUE(lacks_what_it_decided(mine, {id(4, 9), {.id = uuid(1)}, {}, {}}));
+  RevisionState alone{{uuid(2), 6, uuid(9)}, {.id = uuid(2), .number = 2}, {}, {}};
+  EXPECT_FALSE(lacks_what_it_decided(mine, alone)) << "it does not follow from this epoch";
+  for (const auto& [last, lacks] : std::vector<std::pair<std::int64_t, bool>>{{3, false}, {4, false}, {5, true}}) {
+    alone.epoch.ancestors = {id(last, 9)};
+    EXPECT_EQ(lacks_what_it_decided(mine, alone), lacks) << last;
+  }
 }
 
 // Over every combination of small states: what one does about the other mirrors what the other does.

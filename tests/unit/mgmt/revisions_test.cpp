@@ -453,6 +453,25 @@ TEST(Revisions, ALongerLineOfBeforeASetBackIsNotTakenForANewerOne) {
   EXPECT_TRUE(World::tokens(*w.b).contains("five"));
 }
 
+// Its copy of the configuration was set back with it, so that only the partner tells.
+TEST(Revisions, AnOrdererThatWasSetBackKnowsItAfterItWasBroughtUpToDate) {
+  World w;
+  w.add_token("one");
+  const auto backup = w.store_a;
+  EXPECT_FALSE(w.a->compared().behind_in);
+  for (const char* name : {"two", "three"}) w.add_token(name);
+  w.start_a();
+  for (int i = 0; i < 2; ++i) w.compare_notes();
+  EXPECT_FALSE(w.a->compared().behind_in) << "it was only restarted";
+  const auto epoch = w.a->state().epoch;
+  w.store_a.set_to(backup);
+  w.start_a();
+  for (int i = 0; i < 2; ++i) w.compare_notes();
+  EXPECT_EQ(World::tokens(*w.a).size(), 3U);
+  ASSERT_TRUE(w.a->compared().behind_in);
+  EXPECT_EQ(w.a->compared().behind_in, epoch);
+}
+
 TEST(Revisions, ANodeThatMissedManyRevisionsTakesOverTheNewest) {
   World w;
   RevisionId id = w.beginning;

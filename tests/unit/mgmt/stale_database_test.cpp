@@ -1,10 +1,43 @@
-// What is said of a node whose database is of the past.
+// What tells that a node's database is of the past, and what is said of it then.
+#include "mgmt/control/stale_database.hpp"
+
 #include <gtest/gtest.h>
 
 #include "tests/unit/mgmt/viewed_pair.hpp"
 
 namespace lockstep::mgmt {
 namespace {
+
+TEST(JudgeTime, BothNodesMayBeSetBackSoThatTheirAgreementSaysNothingAgainstLockstepd) {
+  TimeSigns signs{.by_copy = DatabaseTime::now, .agreed = true};
+  EXPECT_EQ(judge_time(signs), DatabaseTime::unknown) << "lockstepd was not heard yet";
+  signs.lockstepd_is_later = true;
+  EXPECT_EQ(judge_time(signs), DatabaseTime::past);
+  signs.lockstepd_is_later = false;
+  EXPECT_EQ(judge_time(signs), DatabaseTime::now);
+  signs.lockstepd_is_later.reset();
+  signs.may_hear = false;
+  EXPECT_EQ(judge_time(signs), DatabaseTime::now) << "its jobs don't wait for ever";
+}
+
+TEST(JudgeTime, AnOrdererThatThePartnerBroughtUpToDateWasSetBack) {
+  EXPECT_EQ(judge_time({.by_copy = DatabaseTime::now, .agreed = true, .lacks_decided = true}), DatabaseTime::past);
+}
+
+TEST(JudgeTime, ACopyThatIsNewerSaysItAloneAndOneThatDoesNotAnswerIsWaitedFor) {
+  EXPECT_EQ(judge_time({.by_copy = DatabaseTime::past, .agreed = true, .lockstepd_is_later = false}),
+            DatabaseTime::past);
+  EXPECT_EQ(judge_time({.lockstepd_is_later = false, .may_hear = false}), DatabaseTime::unknown);
+  EXPECT_EQ(judge_time({.agreed = true, .lockstepd_is_later = false}), DatabaseTime::now);
+}
+
+TEST(JudgeTime, OneNodeAloneHearsLockstepdAndNoPairHearsNobody) {
+  TimeSigns signs{.by_copy = DatabaseTime::now, .has_partner = false};
+  EXPECT_EQ(judge_time(signs), DatabaseTime::unknown);
+  signs.lockstepd_is_later = false;
+  EXPECT_EQ(judge_time(signs), DatabaseTime::now);
+  EXPECT_EQ(judge_time({.in_pair = false}), DatabaseTime::now);
+}
 
 TEST(Health, ADatabaseThatWasSetBackIsToldWithTheWayToTheCopyThatIsNot) {
   Pairs p;
