@@ -113,6 +113,11 @@ Outcome<PairService::HowFound> PairService::ask_of(const Node& lost, ShutOut why
         RefusalKind::conflict,
         fmt::format("{} says that this node is not in the pair any more: it is the one that is out.", lost.name));
   if (standing && standing->head) return has_it(false);
+  if (!standing && !standing.error().answered)
+    return refuse(RefusalKind::not_current,
+                  fmt::format("{} answers, and then {}, so that it is not known whether it has a configuration of the "
+                              "pair. Nothing was changed. Try again.",
+                              lost.name, trouble_with_partner(standing.error())));
   return fmt::format("{} answers, but is in no pair: it has lost its database", lost.name);
 }
 

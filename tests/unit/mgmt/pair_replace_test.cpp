@@ -400,6 +400,24 @@ TEST_F(PairReplace, ANodeThatAnswersAndHasTheConfigurationIsNotReplaced) {
   EXPECT_EQ(a_->part->pair.invite_in_place_of(NodeSide::a, "node-a").error().kind, RefusalKind::conflict);
 }
 
+/// It takes another node for its partner, and so refuses what is asked first.
+TEST_F(PairReplace, AnAnswerThatIsLostIsNotTakenForThatOfANodeThatHasLostItsDatabase) {
+  begin(NodeSide::b);
+  world_.at[kAddressB] = b_.get();
+  Configuration theirs = b_->configuration();
+  theirs.nodes.front().id = random_uuid();
+  b_->core().revisions.commit_new_epoch({random_uuid(), 100, random_uuid()}, "A test's own", theirs);
+  const Node lost = *a_->configuration().node(NodeSide::b);
+  world_.fault = Fault::answer_lost;
+  world_.fault_at = world_.messages + 2;
+  const auto unknown = a_->part->pair.look_for_lost(lost, ShutOut::replaced);
+  ASSERT_FALSE(unknown) << unknown->found;
+  EXPECT_EQ(unknown.error().kind, RefusalKind::not_current) << unknown.error().detail;
+  const auto has_it = a_->part->pair.look_for_lost(lost, ShutOut::replaced);
+  ASSERT_FALSE(has_it) << has_it->found;
+  EXPECT_EQ(has_it.error().kind, RefusalKind::conflict) << has_it.error().detail;
+}
+
 TEST_F(PairReplace, ANodeThatHasChangedTheConfigurationAloneIsReplacedOnlyWithTheWordThatThatIsLost) {
   begin(NodeSide::b);
   CurrentRevision theirs = a_->core().revisions.current();
