@@ -181,6 +181,8 @@ Outcome<Job> LeaveJobs::leave(const LeaveWish& wish) {
   Job job = make_job(core_, kLeaveKind, wish.lost ? "decide" : "leave",
                      fmt::format("Takes {} out of the pair {}.", node->name, configuration->pair->name));
   job.parameters = json{{"node", json_of(*node)}, {"lost", wish.lost}, {"step_since_ms", job.created_ms}}.dump();
+  // Once more: asking both nodes took seconds, in which a job of another kind may have begun.
+  if (auto good = check_idle(wish.lost); !good) return std::unexpected(good.error());
   runner_.submit(job);
   return job;
 }

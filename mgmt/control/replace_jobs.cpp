@@ -165,6 +165,18 @@ bool ReplaceJobs::out_of_patience(const Task& task) const {
 
 // ---- the request ----
 
+Outcome<void> ReplaceJobs::check_free(const Uuid& id) const {
+  const auto configuration = core_.configuration();
+  const Volume* volume = configuration->volume(id);
+  if (!volume) return refuse(RefusalKind::not_found, "There is no volume with this id.");
+  if (volume->lifecycle != Lifecycle::ready)
+    return refuse(RefusalKind::conflict, fmt::format("{} is being made or deleted.", volume->name));
+  for (const auto& other : core_.jobs.unfinished())
+    if (other.volume == id || other.kind == kLeaveKind)
+      return refuse(RefusalKind::conflict, "Another job is at work on this volume. Try again when it has ended.");
+  return {};
+}
+
 Outcome<Job> ReplaceJobs::replace(const Uuid& id, const ReplaceWish& wish) {
   const auto only = begins_.begin();
   if (!only) return std::unexpected(only.error());
@@ -175,11 +187,7 @@ Outcome<Job> ReplaceJobs::replace(const Uuid& id, const ReplaceWish& wish) {
     return refuse(RefusalKind::conflict, "The pair has one node so far: there is no other copy to replace one from.");
   if (const auto complaint = check_folder(wish.store))
     return refuse(RefusalKind::invalid, "Correct the fields named in errors.", {{"/store", *complaint}});
-  if (volume->lifecycle != Lifecycle::ready)
-    return refuse(RefusalKind::conflict, fmt::format("{} is being made or deleted.", volume->name));
-  for (const auto& other : core_.jobs.unfinished())
-    if (other.volume == id || other.kind == kLeaveKind)
-      return refuse(RefusalKind::conflict, "Another job is at work on this volume. Try again when it has ended.");
+  if (auto good = check_free(id); !good) return std::unexpected(good.error());
   const auto named = look(*configuration, wish.side);
   if (!named) return std::unexpected(named.error());
   const auto survivor = look(*configuration, engine::other(wish.side));
@@ -206,6 +214,8 @@ Outcome<Job> ReplaceJobs::replace(const Uuid& id, const ReplaceWish& wish) {
       {"old", {{"number", old.number}, {"folder", old.folder}}},
       {"step_since_ms",
        job.created_ms}}.dump();
+  // Once more: asking both nodes took seconds, in which a job of another kind may have begun.
+  if (auto good = check_free(id); !good) return std::unexpected(good.error());
   runner_.submit(job);
   return job;
 }
@@ -232,12 +242,36 @@ void ReplaceJobs::make_first(const Volume& volume, NodeSide side) {
 StepResult ReplaceJobs::step(Job& job) {
   const auto configuration = core_.configuration();
   const Volume* volume = job.volume ? configuration->volume(*job.volume) : nullptr;
-  if (!volume || configuration->nodes.size() != 2)
-    return fail(core_, job, {RefusalKind::not_found, "The volume, or its second node, is gone.", {}});
-  Task task{job, configuration, *volume, json::parse(job.parameters)};
-  const StepResult result = is_cancelled(core_, job) ? cancel(task) : take(task);
+  Volume gone;
+  gone.id = job.volume.value_or(Uuid{});
+  Task task{job, configuration, volume ? *volume : gone, json::parse(job.parameters)};
+  const bool whole = volume && configuration->nodes.size() == 2;
+  const StepResult result = !whole ? end_without(task) : is_cancelled(core_, job) ? cancel(task) : take(task);
   if (job.finished()) forget_cancel(core_, job);
   return result;
+}
+
+/// The volume, or a node, is gone. The copy that the job made, or was to remove, is nobody else's concern.
+StepResult ReplaceJobs::end_without(Task& task) {
+  Job& job = task.job;
+  const bool published = job.step == "sync" || job.step == "clear";
+  const Copy left = published ? task.old_copy() : task.new_copy();
+  const bool none = job.step == "leave" || (published && task.is_first());
+  const Volume* volume = task.configuration->volume(task.volume.id);
+  Refusal why{RefusalKind::not_found, "The volume, or its second node, is gone.", {}};
+  if (none || (volume && volume->copy(task.side()).number == left.number)) return fail(core_, job, std::move(why));
+  // A disk that failed is not touched again.
+  const bool touched = task.configuration->node(task.side()) && (!published || task.moves());
+  const auto removed =
+      touched ? hands_.carry_out(task.side(), {.kind = Kind::discard, .volume = task.with(left), .birth = {}})
+              : Outcome<void>(std::unexpected(why));
+  if (!removed && passing(removed.error()) && !out_of_patience(task)) return wait(job, removed.error().detail);
+  const auto files = replica_files("", task.volume.id, {left.number, "", false});
+  if (!removed)
+    why.detail += fmt::format(
+        " Of no use any more, on the node of side {}: {} and {} in {}; remove them if they are to be found.",
+        side_name(task.side()), files.data, files.metadata, left.folder.empty() ? "volume_folder" : left.folder);
+  return fail(core_, job, std::move(why));
 }
 
 StepResult ReplaceJobs::cancel(Task& task) {

@@ -47,7 +47,9 @@ class ReplaceJobs {
 
  private:
   struct Task;
+  [[nodiscard]] Outcome<void> check_free(const Uuid& volume) const;
   StepResult step(Job& job);
+  StepResult end_without(Task& task);
   StepResult take(Task& task);
   StepResult cancel(Task& task);
   StepResult leave(Task& task);

@@ -19,6 +19,14 @@ TEST_F(LeaveJobsTest, CopiesLeaveAndAreLetGoBeforeItIsDecided) {
   expect_out(before);
 }
 
+TEST_F(LeaveJobsTest, AnotherJobThatBeginsWhileBothNodesAreAskedComesFirst) {
+  const Job other = make_job(*core_, kReplaceKind, "make", "");
+  others_.while_asked = [&] { core_->jobs.put(other); };
+  const auto refused = leave();
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, RefusalKind::conflict) << refused.error().detail;
+}
+
 TEST_F(LeaveJobsTest, WhateverEndsWherever_TheJobGoesOnToOneOfTwoEnds) {
   const std::filesystem::path kept = folder_->path() / "kept";
   const Configuration before = configuration();

@@ -2,6 +2,7 @@
 // A pair in use of which side B leaves, seen from side A: its jobs are real, lockstepds and the partner are played.
 #include <algorithm>
 #include <functional>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -30,7 +31,8 @@ struct Others {
   bool split = false;        ///< what A's lockstepd last heard of B's copy is that it went on alone, too
   bool restarted = false;    ///< A's lockstepd: it was told nothing since
   bool forget_fails = false;
-  std::function<void()> meanwhile{};  ///< called when a change was made, but is not in force yet
+  std::function<void()> while_asked{};  ///< called once, by the first look
+  std::function<void()> meanwhile{};    ///< called when a change was made, but is not in force yet
   std::vector<std::string> orders;
 };
 
@@ -56,6 +58,7 @@ class LeaveJobsTest : public test::JobTest {
     start();
   }
   [[nodiscard]] Outcome<NodeReport> look(NodeSide side) {
+    if (const auto once = std::exchange(others_.while_asked, {})) once();
     if (side == kB && others_.b_away) return away();
     const auto configuration = core_->configuration();
     NodeReport report;

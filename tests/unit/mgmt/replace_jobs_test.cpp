@@ -2,11 +2,14 @@
 #include "mgmt/control/replace_jobs.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <set>
+#include <utility>
 
 #include <gtest/gtest.h>
 
 #include "mgmt/control/job_steps.hpp"
+#include "mgmt/control/leave_jobs.hpp"
 #include "mgmt/control/secrets.hpp"
 #include "tests/unit/mgmt/job_fixture.hpp"
 
@@ -29,9 +32,11 @@ struct Lockstepds {
   /// Restarted as soon as that was ordered, once: as a member that is in sync.
   std::optional<Kind> b_comes_back_after;
   std::vector<std::string> orders;
+  std::function<void()> while_asked;  ///< once
 
   [[nodiscard]] const Volume& volume() const { return core.configuration()->volumes.at(0); }
   [[nodiscard]] Outcome<NodeReport> look(NodeSide side) {
+    if (const auto once = std::exchange(while_asked, {})) once();
     if (side == kB && b_away) return refuse(RefusalKind::not_current, "The partner cannot be reached.");
     const auto configuration = core.configuration();
     const Volume& v = configuration->volumes.at(0);
@@ -73,7 +78,8 @@ struct Lockstepds {
       on_b.insert(number);
     } else if (order.kind == Kind::discard) {
       orders.push_back("discard " + std::to_string(number));
-      EXPECT_FALSE(volume().copy(kB).number == number && !volume().copy(kB).retired) << "it is in use";
+      for (const auto& v : core.configuration()->volumes)
+        EXPECT_FALSE(v.copy(kB).number == number && !v.copy(kB).retired) << "it is in use";
       on_b.erase(number);
     }
     if (b_comes_back_after == order.kind) {
@@ -341,6 +347,56 @@ TEST_F(ReplaceJobsTest, ACopyThatIsInServiceAgainIsNotReplacedByTheJob) {
   EXPECT_EQ(job(begun->id).state, JobState::failed) << job(begun->id).step;
   EXPECT_EQ(volume().copy(kB), Copy{});
   EXPECT_EQ(plane_->on_b, std::set<std::int64_t>{1}) << "the new one is removed";
+}
+
+TEST_F(ReplaceJobsTest, AnotherJobThatBeginsWhileBothNodesAreAskedComesFirst) {
+  for (const char* kind : {"volume.delete", kLeaveKind}) {
+    Job other = make_job(*core_, kind, "begin", "");
+    if (other.kind != kLeaveKind) other.volume = volume().id;
+    plane_->while_asked = [&] { core_->jobs.put(other); };
+    const auto refused = replace();
+    ASSERT_FALSE(refused) << kind;
+    EXPECT_EQ(refused.error().kind, RefusalKind::conflict) << refused.error().detail;
+    finish(other, "");
+    core_->jobs.put(other);
+  }
+  EXPECT_TRUE(replace());
+}
+
+/// Nobody else knows of the files: they would stay for ever.
+TEST_F(ReplaceJobsTest, WhatWasMadeForAVolumeThatIsGoneIsRemovedOrNamed) {
+  for (const bool b_away : {false, true}) {
+    const auto begun = replace("/srv/new");
+    ASSERT_TRUE(begun) << begun.error().detail;
+    plane_->on_b.insert(2);
+    if (b_away) {
+      patience_ = std::chrono::seconds(0);
+      restart();
+    }
+    plane_->b_away = b_away;
+    const auto before = core_->configuration()->volumes;
+    edit([](Configuration& c) { c.volumes.clear(); });
+    turns();
+    const Job ended = job(begun->id);
+    EXPECT_EQ(ended.state, JobState::failed) << ended.message;
+    EXPECT_EQ(plane_->on_b.contains(2), b_away);
+    const bool named = ended.message.find(before.at(0).id.to_string() + ".2.data") != std::string::npos &&
+                       ended.message.find("in /srv/new") != std::string::npos;
+    EXPECT_EQ(named, b_away) << ended.message;
+    edit([&](Configuration& c) { c.volumes = before; });
+  }
+}
+
+/// It has left the pair, and takes with it only what the configuration names.
+TEST_F(ReplaceJobsTest, WhatWasMadeOnANodeThatIsGoneIsNamed) {
+  const auto begun = replace();
+  ASSERT_TRUE(begun) << begun.error().detail;
+  edit([](Configuration& c) { c.nodes.pop_back(); });
+  turns();
+  const Job ended = job(begun->id);
+  EXPECT_EQ(ended.state, JobState::failed);
+  EXPECT_NE(ended.message.find(volume().id.to_string() + ".2.data"), std::string::npos) << ended.message;
+  EXPECT_TRUE(plane_->orders.empty());
 }
 
 /// The link is cut, and an operator has forced one of the two: each has what the other lacks.
