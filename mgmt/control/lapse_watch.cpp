@@ -45,18 +45,22 @@ void LapseWatch::turn(std::int64_t now_ms) {
   if (core_.orders_changes() && has_lapsed_credentials(*configuration, now_ms)) forget(now_ms);
 }
 
-/// They are accepted no more anyhow: no node goes on alone for this.
+/// They are accepted no more anyhow: no node goes on alone for this, and a full disk keeps nothing else waiting.
 void LapseWatch::forget(std::int64_t now_ms) {
   const auto me = core_.side();
   const bool is_alone = me && core_.revisions.state().epoch.is_only(*me);
-  const auto changed = core_.change(
-      "Secrets of before forgotten, their time is over",
-      [now_ms](Configuration& c) -> Outcome<void> {
-        forget_lapsed_credentials(c, now_ms);
-        return {};
-      },
-      is_alone ? Agreement::one_is_let : Agreement::both);
-  if (!changed) again_at_ms_ = now_ms + kTryAgainMs;
+  const auto edit = [now_ms](Configuration& c) -> Outcome<void> {
+    forget_lapsed_credentials(c, now_ms);
+    return {};
+  };
+  try {
+    const auto changed = core_.change("Secrets of before forgotten, their time is over", edit,
+                                      is_alone ? Agreement::one_is_let : Agreement::both);
+    if (!changed) again_at_ms_ = now_ms + kTryAgainMs;
+  } catch (const std::exception& e) {
+    again_at_ms_ = now_ms + kTryAgainMs;
+    log_error(fmt::format("Secrets whose time is over could not be taken out of the configuration yet: {}.", e.what()));
+  }
 }
 
 /// The configuration has them no more; the database's write-ahead log has its old pages until it is emptied.

@@ -8,6 +8,9 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
+#include "mgmt/control/credentials_change.hpp"
+#include "mgmt/control/initiator_service.hpp"
+#include "mgmt/control/lapse_watch.hpp"
 #include "mgmt/control/secrets.hpp"
 #include "mgmt/control/token_service.hpp"
 #include "tests/unit/mgmt/management.hpp"
@@ -122,6 +125,26 @@ TEST_F(FullDiskTest, IsToldBeforeAChangeIsRefusedAndNoMoreOnceThereIsSpace) {
   make_space();
   make_volume("vm2");
   EXPECT_EQ(node_->core->database().trouble(), "");
+}
+
+/// What is seen to each second, such as the file of the first token, is seen to by the same loop.
+TEST_F(FullDiskTest, ASecretWhoseTimeIsOverWaitsForSpaceAndHoldsNothingElseUp) {
+  constexpr const char* kHost = "iqn.1993-08.org.debian:01:host1";
+  InitiatorService initiators(*node_->core);
+  ASSERT_TRUE(initiators.create({kHost, Chap{"u1", "secret-one-0001"}, {}, 1}));
+  ASSERT_TRUE(initiators.change_credentials({kHost, {"", "secret-new-0001"}, {}, std::chrono::seconds(3600)}));
+  const auto old = [&] { return node_->core->configuration()->initiator(kHost)->old; };
+  const std::int64_t over = old()->until_ms;
+  LapseWatch watch(*node_->core);
+  watch.turn(over - 1);
+  fill();
+  EXPECT_NO_THROW(watch.turn(over));
+  EXPECT_TRUE(old());
+  make_space();
+  watch.turn(over + 1'000);
+  EXPECT_TRUE(old()) << "it is not tried each second";
+  watch.turn(over + 10'000);
+  EXPECT_FALSE(old());
 }
 
 TEST_F(FullDiskTest, WhoHasATokenIsLetIn) {
