@@ -2,6 +2,7 @@
 
 #include <array>
 #include <chrono>
+#include <cstring>
 #include <deque>
 #include <utility>
 #include <vector>
@@ -28,6 +29,13 @@ using Task = std::unique_ptr<scsi_task, FreeTask>;
 
 bool is(const scsi_task& task, scsi_sense_key key) {
   return task.status == SCSI_STATUS_CHECK_CONDITION && task.sense.key == key;
+}
+
+// SBC-4 has two values for what is mapped, and one for what the unit does not know: all but a certain hole is read.
+bool is_hole(const scsi_lba_status_descriptor& run) {
+  std::uint32_t status = 0;  // libiscsi's enumeration has no place for all values
+  std::memcpy(&status, &run.provisioning, sizeof status);
+  return status == SCSI_PROVISIONING_TYPE_DEALLOCATED || status == SCSI_PROVISIONING_TYPE_ANCHORED;
 }
 
 // Statuses from the unit are final, but for "not now"; anything else is the connection's.
@@ -327,7 +335,7 @@ void LunSession::find_hole(std::uint64_t offset, std::function<void(std::optiona
     const auto& run = told->descriptors[0];
     const std::uint64_t block = shape_.block_size, end = (run.lba + run.num_blocks) * block;
     if (run.lba * block > offset || end <= offset) return done(std::nullopt);
-    done(Hole{run.provisioning != SCSI_PROVISIONING_TYPE_MAPPED, std::min(end, shape_.size)});
+    done(Hole{is_hole(run), std::min(end, shape_.size)});
   });
   impl_->not_sent(iscsi_get_lba_status_task(impl_->context, impl_->address.lun, offset / shape_.block_size,
                                             kStatusBytes, &Impl::ended, pending),
