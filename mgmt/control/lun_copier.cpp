@@ -57,7 +57,8 @@ class LunCopier::Run {
 
   std::optional<LunFault> open() {
     auto from = LunSession::open(plan_.from, owner_.stop_);
-    if (!from) return from.error();
+    // It was there when the import began. An array that starts listens before it has its targets, units and accounts.
+    if (!from) return LunFault{true, from.error().sentence};
     from_ = std::move(*from);
     const LunShape& shape = from_->shape();
     if (shape.size != plan_.size || shape.block_size != plan_.block_size)

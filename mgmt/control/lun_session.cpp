@@ -18,8 +18,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr int kCommandSeconds = 30;
 constexpr auto kOpenPatience = std::chrono::seconds(20);
-constexpr int kMaxAttentions = 16;            // unit attentions that a unit may have ready for a newcomer
-constexpr std::uint32_t kStatusBytes = 4096;  // of GET LBA STATUS's answer
+constexpr int kMaxAttentions = 16;                        // unit attentions that a unit may have ready for a newcomer
+constexpr int kNoSuchUnit = 0x25, kTargetChanged = 0x3F;  // additional sense codes
+constexpr std::uint32_t kStatusBytes = 4096;              // of GET LBA STATUS's answer
 constexpr std::uint64_t kMaxZeroes = std::uint64_t{16} << 20;  // bytes of one WRITE SAME
 
 struct FreeTask {
@@ -38,11 +39,15 @@ bool is_hole(const scsi_lba_status_descriptor& run) {
   return status == SCSI_PROVISIONING_TYPE_DEALLOCATED || status == SCSI_PROVISIONING_TYPE_ANCHORED;
 }
 
-// Statuses from the unit are final, but for "not now"; anything else is the connection's.
+// Statuses from the unit are final, but for "not now"; anything else is the connection's. A unit that was there goes
+// and comes again with its array, and so does a reservation.
 bool passing(int status, const scsi_task* task) {
-  if (status == SCSI_STATUS_BUSY || status == SCSI_STATUS_TASK_SET_FULL) return true;
-  if (status != SCSI_STATUS_CHECK_CONDITION) return status != SCSI_STATUS_RESERVATION_CONFLICT;
+  if (status != SCSI_STATUS_CHECK_CONDITION) return true;
   const auto key = task->sense.key;
+  if (key == SCSI_SENSE_ILLEGAL_REQUEST) {
+    const int code = task->sense.ascq >> 8;
+    return code == kNoSuchUnit || code == kTargetChanged;
+  }
   return key == SCSI_SENSE_NOT_READY || key == SCSI_SENSE_UNIT_ATTENTION || key == SCSI_SENSE_COMMAND_ABORTED;
 }
 

@@ -13,6 +13,9 @@ namespace {
 
 using test::ForeignArray;
 
+constexpr std::uint8_t kTestUnitReady = 0x00, kRead = 0x88, kReadCapacity = 0x9E;
+constexpr ForeignArray::Failure kNoSuchUnit{.key = 0x05, .code = 0x2500};
+
 ForeignArray::Bytes noise() {
   ForeignArray::Bytes bytes(128 << 10);
   for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::uint8_t>(1 + i % 251);
@@ -52,6 +55,48 @@ TEST_F(LunCopierTest, OnlyWhatTheArrayCallsDeallocatedOrAnchoredIsLeftOut) {
     EXPECT_EQ(run.position, noise().size());
     EXPECT_EQ(volume_.get().bytes == noise(), status != 1 && status != 2);
   }
+}
+
+/// An array that starts listens before its targets, units and accounts are there.
+TEST_F(LunCopierTest, AnArrayThatDoesNotHaveItsUnitYetIsWaitedFor) {
+  for (const std::uint16_t refusal : {0x0201, 0x0202, 0x0203}) {
+    SCOPED_TRACE("login status " + std::to_string(refusal));
+    array_.set({.bytes = noise(), .login_refusal = refusal});
+    const CopyProgress run = copy();
+    ASSERT_TRUE(run.fault);
+    EXPECT_TRUE(run.fault->passing) << run.fault->sentence;
+  }
+  for (const std::uint8_t opcode : {kTestUnitReady, kReadCapacity}) {
+    array_.set({.bytes = noise(), .failures = {{opcode, kNoSuchUnit}}});
+    const CopyProgress run = copy();
+    ASSERT_TRUE(run.fault);
+    EXPECT_TRUE(run.fault->passing) << run.fault->sentence;
+    EXPECT_NE(run.fault->sentence.find("no disk at LUN 0"), std::string::npos) << run.fault->sentence;
+  }
+  array_.set({.bytes = noise()});
+  EXPECT_FALSE(copy().fault);
+}
+
+TEST_F(LunCopierTest, AUnitThatIsTakenAwayOrReservedWhileItIsReadIsWaitedFor) {
+  constexpr ForeignArray::Failure kReserved{.status = 0x18}, kChanged{.key = 0x05, .code = 0x3F0E};
+  for (const auto& failure : {kNoSuchUnit, kReserved, kChanged}) {
+    array_.set({.bytes = noise(), .failures = {{kRead, failure}}});
+    const CopyProgress run = copy();
+    ASSERT_TRUE(run.fault);
+    EXPECT_TRUE(run.fault->passing) << run.fault->sentence;
+  }
+}
+
+TEST_F(LunCopierTest, ABlockThatCannotBeReadOrAnotherSizeEndTheCopyForGood) {
+  constexpr ForeignArray::Failure kBadBlock{.key = 0x03, .code = 0x1100};
+  array_.set({.bytes = noise(), .failures = {{kRead, kBadBlock}}});
+  const CopyProgress bad = copy();
+  ASSERT_TRUE(bad.fault);
+  EXPECT_FALSE(bad.fault->passing) << bad.fault->sentence;
+  array_.set({.bytes = ForeignArray::Bytes(2 * noise().size())});
+  const CopyProgress larger = copy();
+  ASSERT_TRUE(larger.fault);
+  EXPECT_FALSE(larger.fault->passing) << larger.fault->sentence;
 }
 
 }  // namespace
