@@ -206,10 +206,8 @@ StepResult ImportJobs::take_shape(Job& job, const LunShape& shape) {
   }
   const auto granule = static_cast<std::uint64_t>(kVolumeGranule);
   const std::uint64_t size = std::max((shape.size + granule - 1) / granule * granule, std::uint64_t{kMinVolumeSize});
-  if (size > static_cast<std::uint64_t>(kMaxVolumeSize))
-    return fail(core_, job,
-                {RefusalKind::conflict, "The source is larger than 64 TiB, the most that a volume can be.", {}});
   p["source_size"] = shape.size;
+  p["identity"] = shape.identity;
   p["size"] = size;
   p["block_size"] = shape.block_size;
   job.parameters = p.dump();
@@ -259,6 +257,7 @@ StepResult ImportJobs::copy(Job& job) {
              importer.chap};
   plan.size = p.at("source_size");
   plan.block_size = p.at("block_size");
+  plan.identity = p.value("identity", "");  // a job that was begun before it was kept lacks it
   plan.position = p.at("position");
   plan.resumed = !std::exchange(work->fresh, false);
   work->copier = std::make_unique<LunCopier>(std::move(plan));

@@ -66,6 +66,9 @@ class LunCopier::Run {
                       fmt::format("The source has {} bytes in blocks of {} now; it had {} in blocks of {} when the "
                                   "import began.",
                                   shape.size, shape.block_size, plan_.size, plan_.block_size)};
+    if (!plan_.identity.empty() && shape.identity != plan_.identity)
+      return LunFault{false, fmt::format("The source is another unit now ({}) than when the import began ({}).",
+                                         shape.identity.empty() ? "without a name" : shape.identity, plan_.identity)};
     auto to = LunSession::open(plan_.to, owner_.stop_);
     if (!to) return LunFault{true, to.error().sentence};  // this pair's own: what is wrong there passes
     to_ = std::move(*to);

@@ -20,6 +20,7 @@ struct CopyPlan {
   LunAddress to;
   std::uint64_t size = 0;        ///< bytes of the source, as when the copy began
   std::uint32_t block_size = 0;  ///< of both
+  std::string identity;          ///< of the source, as when the copy began; empty: not known
   std::uint64_t position = 0;    ///< bytes that are there already
   bool resumed = false;          ///< an earlier run may have written beyond `position`
 };

@@ -1,5 +1,6 @@
 #include "mgmt/control/lun_session.hpp"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstring>
@@ -12,6 +13,9 @@
 #include <iscsi/scsi-lowlevel.h>
 #include <poll.h>
 
+#include "mgmt/control/lun_identity.hpp"
+#include "mgmt/control/validation.hpp"
+
 namespace lockstep::mgmt {
 namespace {
 
@@ -20,6 +24,7 @@ constexpr int kCommandSeconds = 30;
 constexpr auto kOpenPatience = std::chrono::seconds(20);
 constexpr int kMaxAttentions = 16;                        // unit attentions that a unit may have ready for a newcomer
 constexpr int kNoSuchUnit = 0x25, kTargetChanged = 0x3F;  // additional sense codes
+constexpr int kPageBytes = 255;                           // of an INQUIRY: what the oldest units give at once
 constexpr std::uint32_t kStatusBytes = 4096;              // of GET LBA STATUS's answer
 constexpr std::uint64_t kMaxZeroes = std::uint64_t{16} << 20;  // bytes of one WRITE SAME
 
@@ -225,27 +230,47 @@ struct LunSession::Impl {
     if (auto bad =
             ask("did not tell its size", stop, capacity, [&](scsi_task* task) { return take_capacity(task, shape); }))
       return bad;
-    const auto limits = [this](Command c) {
-      return iscsi_inquiry_task(context, address.lun, 1, SCSI_INQUIRY_PAGECODE_BLOCK_LIMITS, 255, &Impl::ended, c);
+    if (auto bad = ask_page("did not tell its limits", SCSI_INQUIRY_PAGECODE_BLOCK_LIMITS, stop,
+                            [&](scsi_task* task) { take_limits(task, shape); }))
+      return bad;
+    if (auto bad = ask_page("did not tell its name", SCSI_INQUIRY_PAGECODE_DEVICE_IDENTIFICATION, stop,
+                            [&](scsi_task* task) { shape.identity = designated_name(page_of(*task)); }))
+      return bad;
+    if (!shape.identity.empty()) return std::nullopt;
+    return ask_page("did not tell its serial number", SCSI_INQUIRY_PAGECODE_UNIT_SERIAL_NUMBER, stop,
+                    [&](scsi_task* task) { shape.identity = serial_name(page_of(*task)); });
+  }
+  /// Passing faults only: an old unit does not have every page.
+  std::optional<LunFault> ask_page(const char* did_not, int code, const std::atomic<bool>& stop,
+                                   const std::function<void(scsi_task*)>& use) {
+    const auto page = [this, code](Command c) {
+      return iscsi_inquiry_task(context, address.lun, 1, code, kPageBytes, &Impl::ended, c);
     };
-    const auto bad =
-        ask("did not tell its limits", stop, limits, [&](scsi_task* task) { return take_limits(task, shape); });
-    return bad && bad->passing ? bad : std::nullopt;  // an old unit has no such page
+    auto bad = ask(did_not, stop, page, [&](scsi_task* task) {
+      use(task);
+      return std::optional<LunFault>();
+    });
+    return bad && bad->passing ? bad : std::nullopt;
+  }
+  static std::span<const std::uint8_t> page_of(const scsi_task& task) {
+    return {task.datain.data, static_cast<std::size_t>(std::max(task.datain.size, 0))};
   }
   std::optional<LunFault> take_capacity(scsi_task* task, LunShape& shape) const {
     const auto* told = static_cast<scsi_readcapacity16*>(scsi_datain_unmarshall(task));
     if (!told || told->block_length == 0 || told->returned_lba == ~std::uint64_t{0})
       return LunFault{false, fmt::format("{} ({}) told a size that makes no sense.", address.what, address.portal)};
+    if (told->returned_lba >= static_cast<std::uint64_t>(kMaxVolumeSize) / told->block_length)
+      return LunFault{false, fmt::format("{} ({}) is larger than 64 TiB, the most that a volume can be.", address.what,
+                                         address.portal)};
     shape.block_size = told->block_length;
     shape.size = (told->returned_lba + 1) * told->block_length;
     shape.tells_holes = told->lbpme && told->lbprz;
     return std::nullopt;
   }
-  static std::optional<LunFault> take_limits(scsi_task* task, LunShape& shape) {
+  static void take_limits(scsi_task* task, LunShape& shape) {
     const auto* told = static_cast<scsi_inquiry_block_limits*>(scsi_datain_unmarshall(task));
     if (told && told->max_xfer_len != 0 && told->max_xfer_len < (1u << 20))
       shape.max_transfer = told->max_xfer_len * shape.block_size;
-    return std::nullopt;
   }
 };
 

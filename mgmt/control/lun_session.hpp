@@ -32,6 +32,7 @@ struct LunShape {
   std::uint32_t block_size = 0;    ///< bytes
   bool tells_holes = false;        ///< GET LBA STATUS names what is not there, and that reads as zeros
   std::uint32_t max_transfer = 0;  ///< bytes of one command; 0: not said
+  std::string identity;            ///< names the unit wherever it is mapped (VPD 83h or 80h); empty: it has no name
 };
 
 class LunSession {

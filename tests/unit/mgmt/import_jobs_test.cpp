@@ -1,11 +1,16 @@
 // Imports of another array's units: begun, cancelled, and what the volume is meanwhile.
 #include "mgmt/control/import_jobs.hpp"
 
+#include <chrono>
+#include <thread>
+
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "mgmt/control/job_steps.hpp"
 #include "mgmt/control/secrets.hpp"
+#include "tests/unit/mgmt/foreign_array.hpp"
 #include "tests/unit/mgmt/management.hpp"
 
 namespace lockstep::mgmt {
@@ -83,6 +88,26 @@ TEST_F(ImportJobsTest, NoneIsBegunByANodeThatHasChangedTheConfigurationAlone) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().kind, RefusalKind::not_current);
   EXPECT_NE(refused.error().detail.find("imported by both nodes"), std::string::npos) << refused.error().detail;
+}
+
+TEST_F(ImportJobsTest, AnImportWhoseSourceHasBecomeAnotherUnitTakesBackTheVolumeItMade) {
+  using test::ForeignArray;
+  ForeignArray array({.bytes = ForeignArray::Bytes(1 << 20), .serial = "ABC1"});
+  ImportWish wish = from_nowhere();
+  wish.source = *parse_import_source(fmt::format("iscsi://127.0.0.1:{}/iqn.2005-10.org.example:array/0", array.port()));
+  const auto job = node_->volumes.import(wish);
+  ASSERT_TRUE(job) << job.error().detail;
+  for (int i = 0; i < 100 && node_->job(job->id).step == "probe"; ++i) node_->turns(1);
+  ASSERT_FALSE(node_->job(job->id).finished()) << node_->job(job->id).message;
+  array.set({.bytes = ForeignArray::Bytes(1 << 20), .serial = "ABC2"});
+  for (int i = 0; i < 1000 && !node_->job(job->id).finished(); ++i) {
+    node_->turns(1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  const Job ended = node_->job(job->id);
+  ASSERT_EQ(ended.state, JobState::failed);
+  EXPECT_NE(ended.error->detail.find("another unit now (serial ABC2)"), std::string::npos) << ended.error->detail;
+  EXPECT_TRUE(node_->core->configuration()->volumes.empty());
 }
 
 TEST_F(ImportJobsTest, NothingIsCopiedOverAVolumeThatIsInServiceNorIsItTakenBack) {

@@ -1,11 +1,13 @@
 // What is copied from an array, and what an array does that ends a copy for good.
 #include "mgmt/control/lun_copier.hpp"
 
+#include <atomic>
 #include <chrono>
 #include <thread>
 
 #include <gtest/gtest.h>
 
+#include "mgmt/control/validation.hpp"
 #include "tests/unit/mgmt/foreign_array.hpp"
 
 namespace lockstep::mgmt {
@@ -26,8 +28,9 @@ ForeignArray::Bytes noise() {
 class LunCopierTest : public ::testing::Test {
  protected:
   /// A run of the copy, from its beginning to its end.
-  CopyProgress copy() {
+  CopyProgress copy(const std::string& identity = "") {
     CopyPlan plan;
+    plan.identity = identity;
     plan.from = array_.address("The source");
     plan.to = volume_.address("The new volume");
     plan.size = noise().size();
@@ -97,6 +100,40 @@ TEST_F(LunCopierTest, ABlockThatCannotBeReadOrAnotherSizeEndTheCopyForGood) {
   const CopyProgress larger = copy();
   ASSERT_TRUE(larger.fault);
   EXPECT_FALSE(larger.fault->passing) << larger.fault->sentence;
+}
+
+TEST_F(LunCopierTest, AnotherUnitOfTheSameSizeIsNotTakenForTheSource) {
+  const auto named = [](std::uint8_t last) {
+    return ForeignArray::Unit{.bytes = noise(), .designators = {1, 3, 0, 8, 0x60, 1, 2, 3, 4, 5, 6, last}};
+  };
+  array_.set(named(7));
+  EXPECT_FALSE(copy("naa.6001020304050607").fault);
+  array_.set(named(8));
+  const CopyProgress other = copy("naa.6001020304050607");
+  ASSERT_TRUE(other.fault);
+  EXPECT_FALSE(other.fault->passing);
+  EXPECT_NE(other.fault->sentence.find("another unit now (naa.6001020304050608)"), std::string::npos)
+      << other.fault->sentence;
+  EXPECT_FALSE(copy("").fault) << "it was not looked at when the import began";
+  array_.set({.bytes = noise(), .serial = "  ABC1 "});
+  EXPECT_FALSE(copy("serial ABC1").fault);
+  array_.set({.bytes = noise()});
+  EXPECT_TRUE(copy("serial ABC1").fault);
+}
+
+/// The bytes of some of them are no number of 64 bits.
+TEST(LunSession, IsNotOpenedWithAUnitThatIsLargerThanAVolumeCanBe) {
+  constexpr std::uint64_t kMost = static_cast<std::uint64_t>(kMaxVolumeSize) / ForeignArray::kBlock;
+  constexpr std::uint64_t kWraps = (std::uint64_t{1} << 55) - 1;
+  const std::atomic<bool> goes_on(false);
+  for (const std::uint64_t last : {kMost, kWraps, kWraps + 1, ~std::uint64_t{1}}) {
+    const ForeignArray array({.bytes = ForeignArray::Bytes(512), .last_block = last});
+    const auto session = LunSession::open(array.address("The source"), goes_on);
+    ASSERT_FALSE(session) << last;
+    EXPECT_NE(session.error().sentence.find("larger than 64 TiB"), std::string::npos) << session.error().sentence;
+  }
+  const ForeignArray array({.bytes = ForeignArray::Bytes(512), .last_block = kMost - 1});
+  EXPECT_TRUE(LunSession::open(array.address("The source"), goes_on));
 }
 
 }  // namespace
