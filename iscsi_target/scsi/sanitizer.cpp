@@ -109,7 +109,7 @@ bool Sanitizer::prepare() {
   if (overwrites) {
     if (!block_) {
       block_ = device_.buffers().allocate(use_.unit->block_size());
-      if (!block_) return end(true), false;
+      if (!block_) return rest(), false;
       fill_pattern(pass_);
     }
     request_.opcode = DiskOpcode::write_same;
@@ -122,12 +122,12 @@ bool Sanitizer::prepare() {
 
 /// Not by a disk's fault: a node that is left, or does not serve for a moment.
 bool Sanitizer::is_interrupted() const {
-  return std::ranges::any_of(
-      std::array{Errc::not_serving, Errc::aborted, Errc::stale, Errc::unknown_outcome, Errc::resource_exhausted},
-      [this](Errc e) { return request_.status == e; });
+  return std::ranges::any_of(std::array{Errc::not_serving, Errc::aborted, Errc::stale, Errc::unknown_outcome},
+                             [this](Errc e) { return request_.status == e; });
 }
 
 bool Sanitizer::take_result() {
+  if (request_.status == Errc::resource_exhausted) return rest(), false;
   if (is_interrupted()) return pause(), false;
   if (request_.status) return end(true), false;
   if (request_.opcode == DiskOpcode::check_access) return has_looked_ = true;
@@ -143,6 +143,13 @@ void Sanitizer::pause() {
   if (waiter_) tell_how_it_stands(*waiter_);
   --use_.in_flight;
   device_.finished(&use_);
+}
+
+/// Memory is short, or the piece has waited too long for its turn: it is tried again. Meanwhile this node may be left,
+/// and take part again before it has heard what became of the unit: so it looks again, too.
+void Sanitizer::rest() {
+  has_looked_ = false;
+  device_.clock().call_after(kRest, [this] { run(); });
 }
 
 void Sanitizer::end(bool failed) {

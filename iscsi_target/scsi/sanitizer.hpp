@@ -1,8 +1,9 @@
 #pragma once
 // What overwrites or erases a whole unit while its state says that it is being sanitized: on the node of the port that
 // the state names, on one reactor, piece by piece. It goes on whatever becomes of the command that asked for it. After
-// a restart or a failover the first command that comes to the unit takes it up again, from the start. A cryptographic
-// erase gives every copy another key, which ends what was there; then it erases, so that zeros are left and no noise.
+// a restart or a failover the first command that comes to the unit takes it up again, from the start; what finds no
+// room for a piece waits for a moment. A cryptographic erase gives every copy another key, which ends what was there;
+// then it erases, so that zeros are left and no noise.
 #include <cstdint>
 #include <vector>
 
@@ -24,12 +25,14 @@ class Sanitizer {
  private:
   static constexpr std::uint64_t kOverwritePiece = std::uint64_t{16} << 20;  ///< bytes in one request
   static constexpr std::uint64_t kErasePiece = LogicalUnit::kRangePiece;
+  static constexpr engine::Duration kRest = std::chrono::milliseconds(100);
   Sanitizer(TargetDevice& device, UnitUse& use, SanitizeClaim claim, Task* waiter);
   void run();
   [[nodiscard]] bool prepare();
   [[nodiscard]] bool take_result();
   [[nodiscard]] bool is_interrupted() const;
   void pause();
+  void rest();
   void fill_pattern(std::uint8_t pass);
   void end(bool failed);
 

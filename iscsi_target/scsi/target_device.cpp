@@ -188,7 +188,8 @@ void run(Task& task, NexusUnit& nexus_unit) {
 
 }  // namespace
 
-TargetDevice::TargetDevice(engine::BufferPool& buffers) : buffers_(buffers), map_(std::make_shared<const LunMap>()) {}
+TargetDevice::TargetDevice(engine::BufferPool& buffers, engine::Clock& clock)
+    : buffers_(buffers), clock_(clock), map_(std::make_shared<const LunMap>()) {}
 
 TargetDevice::~TargetDevice() { assert(nexuses_.empty() && retired_.empty()); }
 

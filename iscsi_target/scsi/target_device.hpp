@@ -15,6 +15,7 @@
 
 #include "engine/runtime/buffer_pool.hpp"
 #include "engine/scsi/command.hpp"
+#include "engine/seams/clock.hpp"
 #include "iscsi_target/scsi/lun_map.hpp"
 #include "iscsi_target/scsi/unit_attention.hpp"
 
@@ -69,8 +70,8 @@ class TargetDevice final : public scsi::DeviceServer {
   /// Losses of nexuses that are under way to a unit from a reactor; more are due later.
   static constexpr std::size_t kMostLosses = OwedLosses::kMost;
 
-  /// `buffers` belongs to the same reactor and outlives this.
-  explicit TargetDevice(engine::BufferPool& buffers);
+  /// `buffers` and `clock` belong to the same reactor and outlive this.
+  TargetDevice(engine::BufferPool& buffers, engine::Clock& clock);
   /// No nexus is open and no command in flight.
   ~TargetDevice() override;
 
@@ -94,6 +95,7 @@ class TargetDevice final : public scsi::DeviceServer {
               engine::Callback<scsi::Managed> done) override;
 
   [[nodiscard]] engine::BufferPool& buffers() { return buffers_; }
+  [[nodiscard]] engine::Clock& clock() { return clock_; }
   /// Has the unit's disk carry out a step that no command waits for; `done` runs when it is in force, or failed.
   void send(UnitUse& use, const scsi::LuRequest& request, engine::Callback<> done);
   /// The same, for whoever keeps the units. False: it is in no map, nothing happens.
@@ -121,6 +123,7 @@ class TargetDevice final : public scsi::DeviceServer {
   [[nodiscard]] bool is_over(const Drain& drain) const;
 
   engine::BufferPool& buffers_;
+  engine::Clock& clock_;
   std::shared_ptr<const LunMap> map_;
   std::vector<std::unique_ptr<UnitUse>> uses_;     // in the order of the map's entries
   std::vector<std::unique_ptr<UnitUse>> retired_;  // until their last command is over

@@ -19,7 +19,7 @@ namespace lockstep::data_plane {
 
 struct Worker {
   Worker(const engine::ReactorOptions& options, std::uint64_t buffer_bytes)
-      : reactor(options), pool(buffer_bytes, engine::BufferPool::Layout::by_size), device(pool) {}
+      : reactor(options), pool(buffer_bytes, engine::BufferPool::Layout::by_size), device(pool, reactor) {}
 
   engine::Reactor reactor;
   engine::BufferPool pool;

@@ -127,7 +127,7 @@ int main(int argc, char** argv) {
     volumes.push_back(make_volume(arguments, lun, reactor, *ring, pool));
     entries.push_back({static_cast<std::uint16_t>(lun), volumes.back().unit});
   }
-  iscsi_target::TargetDevice device(pool);
+  iscsi_target::TargetDevice device(pool, reactor);
   device.adopt(must(iscsi_target::LunMap::make(std::move(entries), {})), {});
 
   iscsi_target::TargetRegistry registry;

@@ -61,7 +61,7 @@ ScsiWorld::Volume::Volume(ScsiWorld& world, std::uint8_t number, WorldShape shap
   store.fail = [&world](char, engine::Extent) { return std::exchange(world.fail_next_, false); };
 }
 
-ScsiWorld::ScsiWorld(WorldShape shape) : device(buffers()) {
+ScsiWorld::ScsiWorld(WorldShape shape) : device(buffers(), clock_) {
   const WorldShape shapes[] = {shape, {}, {}};
   std::vector<iscsi_target::LunEntry> entries;
   for (std::uint8_t i = 0; i < 3; ++i) {
@@ -79,6 +79,7 @@ ScsiWorld::~ScsiWorld() {
 }
 
 void ScsiWorld::run_stores() {
+  clock_.run_for(std::chrono::seconds(1));
   bool moved = true;
   while (std::exchange(moved, false)) {
     for (const auto& volume : volumes_) {

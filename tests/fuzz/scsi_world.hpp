@@ -13,6 +13,7 @@
 #include "iscsi_target/scsi/lun_map.hpp"
 #include "iscsi_target/scsi/target_device.hpp"
 #include "tests/unit/engine/fault_store.hpp"
+#include "tests/unit/iser/event_clock.hpp"
 
 namespace lockstep::fuzz {
 
@@ -34,7 +35,7 @@ class ScsiWorld {
   explicit ScsiWorld(WorldShape shape);
   ~ScsiWorld();
 
-  /// Lets the stores finish everything, and what follows from it.
+  /// Lets the stores finish everything, and what follows from it; what waits for a while has its turn before.
   void run_stores();
   /// One operation of a store, if there is one.
   void step_store();
@@ -53,6 +54,7 @@ class ScsiWorld {
     std::shared_ptr<iscsi_target::LogicalUnit> unit;
   };
   bool fail_next_ = false;
+  test::EventClock clock_;
   std::vector<std::unique_ptr<Volume>> volumes_;
 
  public:

@@ -258,7 +258,8 @@ TEST_F(ScsiAttention, NexusesOnTwoReactorsHearOfEachOthersEvents) {
   // Each thread is a reactor of its own: device, pool and nexus. Run under TSan.
   const auto reactor = [&](std::uint64_t id, int& attentions) {
     engine::BufferPool buffers(std::size_t{8} << 20);
-    TargetDevice own(buffers);
+    lockstep::test::EventClock time;
+    TargetDevice own(buffers, time);
     own.adopt(*LunMap::make({{0, unit}}, {}), {});
     scsi::Nexus n;
     n.id = id;

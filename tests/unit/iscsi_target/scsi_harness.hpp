@@ -20,6 +20,7 @@
 #include "engine/scsi/sense.hpp"
 #include "iscsi_target/scsi/lun_map.hpp"
 #include "iscsi_target/scsi/target_device.hpp"
+#include "tests/unit/iser/event_clock.hpp"
 
 namespace lockstep::iscsi_target::test {
 
@@ -296,7 +297,7 @@ class ScsiTest : public ::testing::Test {
       : pool(std::size_t{32} << 20),
         disk(std::move(info)),
         unit(std::make_shared<LogicalUnit>(disk, UnitSettings{.target_name = "iqn.2026-11.io.lockstep:pair1"})),
-        device(pool) {
+        device(pool, clock) {
     adopt({{0, unit}});
     open(nexus, 1, "iqn.1994-05.com.example:one");
   }
@@ -357,6 +358,7 @@ class ScsiTest : public ::testing::Test {
   }
 
   engine::BufferPool pool;
+  lockstep::test::EventClock clock;
   RamDisk disk;
   std::shared_ptr<LogicalUnit> unit;
   TargetDevice device;

@@ -142,7 +142,7 @@ TEST_F(ScsiOwedLoss, IsMadeGoodThoughTheNexusIsThereAgain) {
 }
 
 TEST_F(ScsiOwedLoss, IsMadeGoodThoughTheNexusIsThereAgainOnAnotherReactor) {
-  TargetDevice elsewhere(pool);
+  TargetDevice elsewhere(pool, clock);
   elsewhere.adopt(*LunMap::make({{0, unit}}, {}), {});
   scsi::Nexus again = second;
   elsewhere.on_nexus_opened(again);

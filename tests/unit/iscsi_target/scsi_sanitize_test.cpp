@@ -4,6 +4,8 @@
 namespace lockstep::iscsi_target::test {
 namespace {
 
+constexpr engine::Duration kAMoment = std::chrono::milliseconds(200);
+
 class ScsiSanitize : public ScsiTest {
  protected:
   explicit ScsiSanitize(engine::DiskInfo info = disk_info()) : ScsiTest(std::move(info)) {}
@@ -42,7 +44,7 @@ TEST_F(ScsiSanitize, EraseLeavesZerosAndTheMediumIsShutMeanwhile) {
 
 /// The unit's state is seen on all reactors before the command's own is told that it is in force.
 TEST_F(ScsiSanitize, IsAnsweredWhenItIsOverWhoeverHearsFirstThatItRuns) {
-  TargetDevice elsewhere(pool);
+  TargetDevice elsewhere(pool, clock);
   elsewhere.adopt(*LunMap::make({{0, unit}}, {}), {});
   scsi::Nexus third;
   third.id = 3;
@@ -104,8 +106,8 @@ TEST_F(ScsiSanitize, IsAnsweredThoughItsVolumeGoesWhileTheStateIsToldOfItsEnd) {
 
 /// By a reset, a transition, or a stall of this node.
 TEST_F(ScsiSanitize, ThatIsInterruptedIsTakenUpAgainAndHasNotFailed) {
-  for (const auto how : {engine::Errc::aborted, engine::Errc::not_serving, engine::Errc::unknown_outcome,
-                         engine::Errc::stale, engine::Errc::resource_exhausted}) {
+  for (const auto how :
+       {engine::Errc::aborted, engine::Errc::not_serving, engine::Errc::unknown_outcome, engine::Errc::stale}) {
     SCOPED_TRACE(make_error_code(how).message());
     disk.deferred = true;
     auto c = make({0x48, 0x02});
@@ -120,6 +122,47 @@ TEST_F(ScsiSanitize, ThatIsInterruptedIsTakenUpAgainAndHasNotFailed) {
     expect_sense(*in({0x00}), scsi::SenseKey::not_ready, scsi::asc::kSanitizeInProgress);
     expect_good(*in({0x00}));
   }
+}
+
+/// The unit is a single piece, and has two passes.
+TEST_F(ScsiSanitize, ThatIsToldBusyTriesTheSamePieceAgain) {
+  disk.deferred = true;
+  auto c = make({0x48, 0x01, 0, 0, 0, 0, 0, 0, 6}, 0, {2, 0, 0, 2, 0x5A, 0xA5});
+  device.execute(*c);
+  disk.release_one();  // the state
+  disk.release_one();  // the look
+  disk.release_one();  // the first pass
+  disk.fail_with = engine::Errc::resource_exhausted;
+  disk.release_one();
+  EXPECT_EQ(disk.held(), 0u);
+  EXPECT_EQ(c->completions, 0);
+  clock.run_for(kAMoment);
+  ASSERT_EQ(disk.held(), 1u);
+  EXPECT_EQ(disk.log.back().opcode, engine::DiskOpcode::check_access) << "the other node may have finished it";
+  while (disk.held()) disk.release_one();
+  expect_good(*c);
+  EXPECT_EQ(std::ranges::count(disk.log, engine::DiskOpcode::write_same, &RamDisk::Seen::opcode), 3);
+  disk.deferred = false;
+}
+
+TEST_F(ScsiSanitize, ThatFindsNoMemoryGoesOnWhenThereIsSome) {
+  disk.deferred = true;
+  auto c = make({0x48, 0x01, 0, 0, 0, 0, 0, 0, 6}, 0, {1, 0, 0, 2, 0x5A, 0xA5});
+  device.execute(*c);
+  std::vector<engine::Buffer> taken;
+  while (auto buffer = pool.allocate(512)) taken.push_back(std::move(buffer));
+  disk.release_one();  // the state
+  disk.release_one();  // the look
+  EXPECT_EQ(disk.held(), 0u);
+  expect_sense(*in({0x00}), scsi::SenseKey::not_ready, scsi::asc::kSanitizeInProgress);
+  clock.run_for(kAMoment);
+  while (disk.held()) disk.release_one();
+  EXPECT_EQ(c->completions, 0);
+  taken.clear();
+  clock.run_for(kAMoment);
+  while (disk.held()) disk.release_one();
+  expect_good(*c);
+  disk.deferred = false;
 }
 
 /// A node that was away takes part again, and a command comes before it has heard of it.
