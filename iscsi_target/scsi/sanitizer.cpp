@@ -47,9 +47,11 @@ void Sanitizer::resume(TargetDevice& device, UnitUse& use) {
 Sanitizer::Sanitizer(TargetDevice& device, UnitUse& use, SanitizeClaim claim, Task* waiter)
     : device_(device), use_(use), claim_(std::move(claim)), waiter_(waiter) {
   ++use_.in_flight;
+  use_.sanitizer = this;
   request_.owner = this;
   request_.done = [](engine::DiskRequest& request) {
     auto& self = *static_cast<Sanitizer*>(request.owner);
+    self.is_with_disk_ = false;
     if (self.inside_) {
       self.is_done_ = true;
     } else if (self.take_result()) {
@@ -72,8 +74,8 @@ void Sanitizer::fill_pattern(std::uint8_t pass) {
 /// One request after the other; those that a disk finishes at once don't pile up on the stack.
 void Sanitizer::run() {
   while (prepare()) {
-    inside_ = true;
-    is_done_ = false;
+    inside_ = is_with_disk_ = true;
+    is_done_ = is_stopping_ = false;
     use_.unit->disk().submit(request_);
     inside_ = false;
     if (!is_done_ || !take_result()) return;
@@ -84,8 +86,7 @@ void Sanitizer::run() {
 bool Sanitizer::prepare() {
   const std::uint64_t size = use_.unit->blocks() << use_.unit->block_shift();
   const bool overwrites = what_.method == Method::overwrite;
-  if (use_.retired != 0) return end(true), false;  // the volume goes; whoever has it next takes it up
-  if (!is_asked_of(*use_.unit)) return pause(), false;
+  if (use_.retired != 0 || !is_asked_of(*use_.unit)) return pause(), false;  // whoever has it next takes it up
   if (waiter_ && is_given_up(*waiter_)) finish(*std::exchange(waiter_, nullptr), scsi::Status::task_aborted);
   if (!has_looked_) {
     request_.opcode = DiskOpcode::check_access;
@@ -136,10 +137,16 @@ bool Sanitizer::take_result() {
   return true;
 }
 
+/// Another one may begin.
+void Sanitizer::leave_unit() {
+  use_.sanitizer = nullptr;
+  claim_.reset();
+}
+
 /// The state says that it is under way still: the next command takes it up again.
 void Sanitizer::pause() {
   const std::unique_ptr<Sanitizer> over(this);
-  claim_.reset();
+  leave_unit();
   if (waiter_) tell_how_it_stands(*waiter_);
   --use_.in_flight;
   device_.finished(&use_);
@@ -149,30 +156,43 @@ void Sanitizer::pause() {
 /// and take part again before it has heard what became of the unit: so it looks again, too.
 void Sanitizer::rest() {
   has_looked_ = false;
-  device_.clock().call_after(kRest, [this] { run(); });
+  rest_ = device_.clock().call_after(kRest, [this] {
+    rest_ = engine::TimerId::none;
+    run();
+  });
 }
 
+/// Until the state says that it is over, the next command would take it up again, and erase what is written then.
 void Sanitizer::end(bool failed) {
+  if (use_.retired != 0) return pause();
+  const auto kind = failed ? scsi::LuRequestKind::sanitize_failed : scsi::LuRequestKind::sanitize_finished;
+  device_.send(use_, use_.unit->request(kind, {}), [this, failed] { tell_end(failed); });
+}
+
+void Sanitizer::tell_end(bool failed) {
   const std::unique_ptr<Sanitizer> over(this);
-  auto tell = [waiter = waiter_, failed] {
-    if (!waiter) return;
-    if (failed)
-      return fail(*waiter, {.key = scsi::SenseKey::medium_error, .additional = scsi::asc::kSanitizeCommandFailed});
-    finish(*waiter);
-  };
-  if (use_.retired != 0) {
-    claim_.reset();
-    tell();
-  } else {
-    const auto kind = failed ? scsi::LuRequestKind::sanitize_failed : scsi::LuRequestKind::sanitize_finished;
-    // Until the state says that it is over, the next command would take it up again, and erase what is written then.
-    device_.send(use_, use_.unit->request(kind, {}), [claim = std::move(claim_), tell]() mutable {
-      claim.reset();
-      tell();
-    });
+  leave_unit();
+  if (waiter_ && failed) {
+    fail(*waiter_, {.key = scsi::SenseKey::medium_error, .additional = scsi::asc::kSanitizeCommandFailed});
+  } else if (waiter_) {
+    finish(*waiter_);
   }
   --use_.in_flight;
   device_.finished(&use_);
+}
+
+void Sanitizer::give_up(Task& task) {
+  if (waiter_ == &task) finish(*std::exchange(waiter_, nullptr), scsi::Status::task_aborted);
+}
+
+void Sanitizer::stop() {
+  is_stopping_ = true;
+  if (rest_ != engine::TimerId::none) {
+    device_.clock().cancel(rest_);
+    pause();
+  } else if (is_with_disk_) {
+    use_.unit->disk().cancel(request_);
+  }
 }
 
 }  // namespace lockstep::iscsi_target

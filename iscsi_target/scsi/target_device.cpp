@@ -218,7 +218,18 @@ void TargetDevice::adopt(std::shared_ptr<const LunMap> map, engine::Callback<> d
     retired_.push_back(std::move(old));
   }
   if (drained) drains_.push_back({adoptions_, std::nullopt, std::move(drained)});
+  stop_sanitizing_what_is_gone();
   sweep();
+}
+
+/// What stops ends perhaps at once, and may call back whoever adopts the next map.
+void TargetDevice::stop_sanitizing_what_is_gone() {
+  for (;;) {
+    const auto goes_on = [](const auto& use) { return use && use->sanitizer && !use->sanitizer->is_stopping(); };
+    const auto found = std::ranges::find_if(retired_, goes_on);
+    if (found == retired_.end()) return;
+    (*found)->sanitizer->stop();
+  }
 }
 
 void TargetDevice::when_unused(const engine::Uuid& volume, engine::Callback<> done) {
@@ -347,7 +358,8 @@ std::size_t TargetDevice::data_bytes(const scsi::Command& command) const {
 void TargetDevice::abort(scsi::Command& command) {
   Task& task = *std::launder(reinterpret_cast<Task*>(command.server_state.data()));
   task.given_up = true;
-  if (task.disk) task.disk->cancel(task.request);  // may end the task
+  if (task.disk) return task.disk->cancel(task.request);  // may end the task
+  if (task.use && task.use->sanitizer) task.use->sanitizer->give_up(task);
 }
 
 /// A change_state of the device's own, on its way.

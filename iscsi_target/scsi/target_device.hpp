@@ -21,6 +21,8 @@
 
 namespace lockstep::iscsi_target {
 
+class Sanitizer;
+
 /// A logical unit on this reactor, with how many of this reactor's commands are at work on it.
 struct UnitUse {
   std::shared_ptr<LogicalUnit> unit;
@@ -29,6 +31,7 @@ struct UnitUse {
   // What the device itself has the disk do, which may take as long as it likes.
   std::map<std::string, std::size_t> resets;  ///< by who asked for them, through whatever sessions
   std::size_t losses = 0;                     ///< of nexuses
+  Sanitizer* sanitizer = nullptr;             ///< at work on the unit, on this reactor
 };
 
 /// What one nexus sees at one LUN.
@@ -76,8 +79,8 @@ class TargetDevice final : public scsi::DeviceServer {
   ~TargetDevice() override;
 
   /// The map from now on. Nexuses whose view changed are told (REPORTED LUNS DATA HAS CHANGED); commands that are at
-  /// work on a unit that is gone are finished. `drained`: none of this reactor's commands uses a unit any more that an
-  /// earlier map had and `map` has not; may be called from inside.
+  /// work on a unit that is gone are finished, and what sanitizes it stops. `drained`: none of this reactor's commands
+  /// uses a unit any more that an earlier map had and `map` has not; may be called from inside.
   void adopt(std::shared_ptr<const LunMap> map, engine::Callback<> drained);
   /// `done` runs when none of this reactor's commands uses a unit of the volume that earlier maps had and the present
   /// one has not, whatever becomes of other volumes' commands; may be called from inside.
@@ -119,6 +122,7 @@ class TargetDevice final : public scsi::DeviceServer {
   void send_loss(UnitUse& use, const OwedLosses::Loss& loss);
   void reset(UnitUse& use, const scsi::LuRequest& request, engine::IoCallback done);
   void start_errand(UnitUse& use, const scsi::LuRequest& request, engine::IoCallback done);
+  void stop_sanitizing_what_is_gone();
   void sweep();
   [[nodiscard]] bool is_over(const Drain& drain) const;
 

@@ -104,6 +104,65 @@ TEST_F(ScsiSanitize, IsAnsweredThoughItsVolumeGoesWhileTheStateIsToldOfItsEnd) {
   EXPECT_TRUE(drained);
 }
 
+TEST_F(ScsiSanitize, ThatIsAtItsEndHoldsNoCommandThatIsGivenUp) {
+  disk.deferred = true;
+  auto c = make({0x48, 0x02});
+  device.execute(*c);
+  disk.release_one();  // the state
+  disk.release_one();  // the look
+  disk.release_one();  // the unit is a single piece
+  ASSERT_EQ(disk.log.back().opcode, engine::DiskOpcode::change_state);
+  device.abort(*c);
+  EXPECT_EQ(c->completions, 1);
+  disk.release_one();
+  EXPECT_EQ(c->completions, 1);
+  EXPECT_EQ(unit->state()->sanitize.phase, scsi::SanitizeState::Phase::none);
+  disk.deferred = false;
+}
+
+/// A piece may last as long as the partner of a node that is cut off is away; the volume need not.
+TEST_F(ScsiSanitize, ThatAVolumeIsTakenFromIsCancelled) {
+  disk.deferred = true;
+  const auto c = run(make({0x48, 0x82}));  // immediate
+  disk.release_one();                      // the state
+  expect_good(*c);
+  disk.release_one();  // the look
+  ASSERT_EQ(disk.held(), 1u);
+  bool drained = false;
+  device.adopt(*LunMap::make({}, {}), [&] { drained = true; });
+  EXPECT_EQ(disk.cancelled, std::vector{engine::DiskOpcode::unmap});
+  EXPECT_TRUE(drained);
+  EXPECT_EQ(unit->state()->sanitize.phase, scsi::SanitizeState::Phase::running) << "whoever has it next takes it up";
+  disk.deferred = false;
+}
+
+TEST_F(ScsiSanitize, ThatAVolumeIsTakenFromEndsWithAPieceThatHasBegun) {
+  disk.deferred = disk.cannot_cancel = true;
+  const auto c = run(make({0x48, 0x82}));  // immediate
+  disk.release_one();                      // the state
+  bool drained = false;
+  device.adopt(*LunMap::make({}, {}), [&] { drained = true; });
+  EXPECT_FALSE(drained);
+  disk.release_one();  // the look
+  EXPECT_TRUE(drained);
+  EXPECT_EQ(disk.held(), 0u);
+  disk.deferred = false;
+}
+
+TEST_F(ScsiSanitize, ThatAVolumeIsTakenFromBetweenTwoPiecesEndsAtOnce) {
+  disk.deferred = true;
+  const auto c = run(make({0x48, 0x82}));  // immediate
+  disk.release_one();                      // the state
+  disk.fail_with = engine::Errc::resource_exhausted;
+  disk.release_one();  // the look
+  bool drained = false;
+  device.adopt(*LunMap::make({}, {}), [&] { drained = true; });
+  EXPECT_TRUE(drained);
+  clock.run_for(kAMoment);
+  EXPECT_EQ(disk.held(), 0u);
+  disk.deferred = false;
+}
+
 /// By a reset, a transition, or a stall of this node.
 TEST_F(ScsiSanitize, ThatIsInterruptedIsTakenUpAgainAndHasNotFailed) {
   for (const auto how :
