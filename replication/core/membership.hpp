@@ -146,6 +146,7 @@ class Membership : ExchangeUser, StepsUser, PhasesUser, AloneUser, DriverUser, F
     return kGoneAfter * settings_.granted_lease * (100 + settings_.drift_percent) / 100;
   }
   void tell_when_decided();
+  [[nodiscard]] bool partner_serves_nobody() const;
   void end_what_partner_held(engine::TimePoint now);
   void let_sessions_end(engine::TimePoint now);
 
@@ -194,7 +195,8 @@ class Membership : ExchangeUser, StepsUser, PhasesUser, AloneUser, DriverUser, F
   ArbiterWish wish_ = ArbiterWish::none;
   engine::TimePoint last_clean_, sent_again_;
   bool was_undecided_ = false;
-  bool partner_is_gone_ = false;  ///< … and this node is alone
+  bool partner_is_gone_ = false;      ///< … and this node is alone
+  engine::TimePoint partner_served_;  ///< when it may have last, where this node is alone
   Verdict verdict_ = Verdict::wait;
   engine::Callback<> closed_done_;
   engine::TimePoint link_back_at_;

@@ -82,12 +82,22 @@ void Membership::on_partner_restarted() {
   }
 }
 
+/// As one whose metadata failed, while its process lives: it takes part in nothing, and closed its sessions.
+bool Membership::partner_serves_nobody() const {
+  const auto& theirs = exchange_.partner();
+  return theirs && !theirs->able && !theirs->serving && !theirs->forwarding && !theirs->changing;
+}
+
 /// A partner that is no member has sessions, too. They are closed when it loses contact, a lease after the last
-/// heartbeat of its that was answered. A machine whose clock stood still meanwhile sees by the next answer that it did
-/// (Partner::watch_clock) if that clock is behind by a lease more than it may have counted: so this waits for longer.
+/// heartbeat of its that was answered, and when it can serve nobody any more. A machine whose clock stood still
+/// meanwhile sees by the next answer that it did (Partner::watch_clock) if that clock is behind by a lease more than it
+/// may have counted: so this waits for longer.
 void Membership::end_what_partner_held(engine::TimePoint now) {
   const engine::TimePoint since = std::max(partner_.answered_at(), alone_.attached());
-  const bool gone = standing_.is_alone() && !partner_.in_contact() && now >= since + gone_after();
+  if (!standing_.is_alone() || !partner_serves_nobody()) partner_served_ = now;
+  const bool is_cut_off = !partner_.in_contact() && now >= since + gone_after();
+  const bool is_useless = now >= std::max(partner_served_, alone_.attached()) + gone_after();
+  const bool gone = standing_.is_alone() && (is_cut_off || is_useless);
   if (std::exchange(partner_is_gone_, gone) || !gone) return;
   mark<"membership.partner_is_gone">();
   front_.end_unstarted(Selection::partners());

@@ -87,6 +87,21 @@ TEST_F(NoMember, ThatIsHeardHoldsWhatItHolds) {
   expect_held();
 }
 
+/// Its process lives, and is heard.
+TEST_F(NoMember, ThatCanServeNobodyAnyMoreHoldsNothing) {
+  auto& metadata = pair.host(kB).metadata(0);
+  StoreFaults faults = metadata.faults();
+  faults.write_error = kAlways;
+  metadata.set_faults(faults);
+  change(kA, of_a_session(LuRequestKind::space_low));  // B keeps it, too
+  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kB, replication::MirrorState::failed); }));
+  pair.run_for(2 * kLease);
+  expect_held();
+  pair.run_for(8 * kLease);
+  ASSERT_TRUE(pair.is(kB, replication::MirrorState::failed));
+  expect_released();
+}
+
 /// Whose answers do not come back still sends what its sessions ask, and is answered.
 TEST_F(NoMember, ThatIsHeardOneWayHoldsNothingOnceItsSessionsAreClosed) {
   const unsigned before = pair.host(kB).fences();
