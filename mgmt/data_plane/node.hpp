@@ -211,6 +211,7 @@ class Node final : public PairUser {
   // node_replicas.cpp
   using Removed = engine::Result<std::optional<engine::ArbiterSettings>>;
   void end_removal(const ReplicaDelete& request, const Removed& outcome, const Reply& reply);
+  [[nodiscard]] bool needs_present_key(const ReplicaCreate& request) const;
   [[nodiscard]] engine::Result<void> give_key(ReplicaCreate& request) const;
   void leave_pair(engine::Callback<> then);
   // node_status.cpp

@@ -1,4 +1,6 @@
 // Replicas are made and deleted: one after the other, on a thread of their own, never one that is attached.
+#include <algorithm>
+
 #include "mgmt/data_plane/node.hpp"
 #include "mgmt/log/log.hpp"
 
@@ -33,10 +35,19 @@ std::unexpected<engine::Error> too_busy() {
 
 }  // namespace
 
+/// Copies of other volumes are sealed with this node's key, wherever it is now: with another one in its place they
+/// would be lost, or, once the key is put back, what was made meanwhile. What takes the place of a lost copy may need a
+/// new one.
+bool Node::needs_present_key(const ReplicaCreate& request) const {
+  if (!request.is_member() || !state_) return false;
+  return std::ranges::any_of(
+      state_->volumes, [&](const VolumeSpec& spec) { return spec.encrypted && spec.id != request.identity.volume; });
+}
+
 /// A key of its own for a replica that is to be encrypted, sealed with this node's.
 Result<void> Node::give_key(ReplicaCreate& request) const {
   if (!request.encrypted) return {};
-  const auto node = keys_.load_or_make();
+  const auto node = needs_present_key(request) ? keys_.load() : keys_.load_or_make();
   if (!node) return std::unexpected(node.error());
   const auto key = engine::VolumeKey::make();
   if (!key) return std::unexpected(key.error());

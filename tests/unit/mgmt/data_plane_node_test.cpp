@@ -104,7 +104,11 @@ struct ANode : testing::Test {
   engine::Callback<Result<void>> tell(const std::string& what) {
     return [this, what](Result<void> outcome) { end(what + (outcome ? "" : ": " + outcome.error().message)); };
   }
-  void create() {
+  void create() { create(creation()); }
+  void create(const ReplicaCreate& request) {
+    home().post([this, request] { node->create(request, tell("created")); });
+  }
+  ReplicaCreate creation() {
     ReplicaCreate request;
     request.identity.pair = random.uuid();
     request.identity.volume = volume;
@@ -117,7 +121,7 @@ struct ANode : testing::Test {
     request.data = folder / "v.data";
     request.metadata = folder / "v.meta";
     request.thin = false;
-    home().post([this, request] { node->create(request, tell("created")); });
+    return request;
   }
   void remove() {
     const ReplicaDelete request{volume, {}, 0, folder / "v.data", folder / "v.meta"};
@@ -125,10 +129,7 @@ struct ANode : testing::Test {
   }
   /// The volume as one that is not mirrored, larger than it was made.
   void attach_larger() {
-    DesiredState state;
-    state.pair = random.uuid();
-    state.target.name = "iqn.2026-11.io.lockstep:pair1";
-    VolumeSpec& spec = state.volumes.emplace_back();
+    VolumeSpec spec;
     spec.id = volume;
     spec.name = "v";
     spec.size = kLarger;
@@ -136,6 +137,13 @@ struct ANode : testing::Test {
     spec.mirrored = false;
     spec.data = folder / "v.data";
     spec.metadata = folder / "v.meta";
+    attach(spec);
+  }
+  void attach(const VolumeSpec& spec) {
+    DesiredState state;
+    state.pair = random.uuid();
+    state.target.name = "iqn.2026-11.io.lockstep:pair1";
+    state.volumes.push_back(spec);
     home().post([this, state] {
       node->apply(state, [this](Result<ApplyOutcome> outcome) {
         if (!outcome) return end("not attached: " + outcome.error().message);
@@ -218,6 +226,44 @@ TEST_F(ANode, CarriesOutWhatIsAskedMeanwhileAfterwards) {
   EXPECT_TRUE(wait_for([this] { return ended.size() == 3; }));
   EXPECT_EQ(ended, (std::vector<std::string>{"created", "removed", "created"}));
   EXPECT_TRUE(std::filesystem::exists(folder / "v.data"));
+}
+
+/// Its encrypted copy can't be read, and would be lost with another key in the place of the missing one.
+TEST_F(ANode, MakesNoOtherKeyForANewVolumeBesideCopiesThatNeedTheMissingOne) {
+  VolumeSpec older;
+  older.id = random.uuid();
+  older.name = "older";
+  older.size = 1 << 20;
+  older.mirrored = false;
+  older.encrypted = true;
+  older.data = folder / "older.data";
+  older.metadata = folder / "older.meta";
+  attach(older);
+  ASSERT_TRUE(wait_for([this] { return ended.size() == 1; }));
+  ReplicaCreate request = creation();
+  request.encrypted = true;
+  create(request);
+  ASSERT_TRUE(wait_for([this] { return ended.size() == 2; }));
+  EXPECT_TRUE(ended[1].starts_with("created: The node key " + folder / "node.key" + " is missing")) << ended[1];
+  EXPECT_FALSE(std::filesystem::exists(folder / "node.key"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "v.data"));
+  request.epoch.members = engine::MemberSet::only(engine::NodeSide::b);
+  request.clean = false;
+  create(request);
+  ASSERT_TRUE(wait_for([this] { return ended.size() == 3; }));
+  EXPECT_EQ(ended[2], "created") << "in the place of a lost copy";
+  EXPECT_TRUE(std::filesystem::exists(folder / "node.key"));
+  shut_down();
+  EXPECT_TRUE(wait_for([this] { return ended.size() == 4; }));
+}
+
+TEST_F(ANode, MakesItsKeyWithItsFirstEncryptedVolume) {
+  ReplicaCreate request = creation();
+  request.encrypted = true;
+  create(request);
+  ASSERT_TRUE(wait_for([this] { return !ended.empty(); }));
+  EXPECT_EQ(ended, std::vector<std::string>{"created"});
+  EXPECT_TRUE(std::filesystem::exists(folder / "node.key"));
 }
 
 TEST_F(ANode, ShutsDownWhenTheReplicaThatIsBeingMadeIsDone) {
