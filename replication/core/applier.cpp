@@ -400,4 +400,8 @@ bool Applier::has_older_than(engine::TimePoint limit) {
          }) != nullptr;
 }
 
+bool Applier::has_failed() {
+  return find_if([](const Apply& a) { return a.stage == Apply::Stage::applied && a.failed; }) != nullptr;
+}
+
 }  // namespace lockstep::replication

@@ -86,6 +86,8 @@ class Applier {
   /// The store or the map has something.
   [[nodiscard]] bool busy();
   [[nodiscard]] bool has_older_than(engine::TimePoint limit);
+  /// An order of this epoch that the store failed: it is not carried out again.
+  [[nodiscard]] bool has_failed();
   [[nodiscard]] bool closed() const { return closed_; }
   /// A target takes part in the resync only of somebody who was told all of its map. Another copy may have taken this
   /// one's place while the source went on by the map of the one before.

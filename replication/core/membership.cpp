@@ -397,6 +397,7 @@ void Membership::watch_stores(engine::TimePoint now) {
   steps_.watch_record();
   if (steps_.store_settled()) return;
   if (store_.failed) return trust_store_again();
+  if (!steps_.busy() && needs_another_epoch()) return store_.fail("", Errc::no_space);
   if (!store_watch_.hangs()) return;
   mark<"store.hung">();
   const std::string why = "The store did not complete an operation within its deadline.";
@@ -411,6 +412,14 @@ void Membership::watch_stores(engine::TimePoint now) {
   phases_.apply(event::Unfit{});
 }
 
+/// Something that the store failed for want of space is open, and only another epoch ends it: whoever counts as whole
+/// meanwhile gives nobody a reason to begin one. With the partner out of reach, it is whole to go on alone.
+bool Membership::needs_another_epoch() const {
+  const bool is_heard = outbound_.ready && partner_.in_contact() && !exchange_.partner_unknown();
+  const bool may_go_on_in_this = standing_.in_sync() || (is_heard && standing_.epoch().members.is_both());
+  return may_go_on_in_this && store_watch_.left_failed_work();
+}
+
 /// A store that was too late and then returned everything, without an error, is whole; so is one that was full and has
 /// room again. A member that leaves for it goes on leaving; as a target it waits a little, so that a slow store does
 /// not come and go all the time.
@@ -418,6 +427,7 @@ void Membership::trust_store_again() {
   if (!store_.may_return || standing_.metadata_failed() || steps_.busy()) return;
   if (standing_.is_forwarding() && clock_.now() - store_.failed_at < kTrustAgainAfter) return;
   if (store_watch_.owes() || space_.lacking()) return;
+  if (needs_another_epoch()) return;
   mark<"store.returned_everything">();
   store_.failed = store_.may_return = false;
   store_.reason.clear();

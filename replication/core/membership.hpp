@@ -137,6 +137,7 @@ class Membership : ExchangeUser, StepsUser, PhasesUser, AloneUser, DriverUser, F
   void resume() override;
   void prove_store() override { alone_.prove_store(); }
   void watch_stores(engine::TimePoint now);
+  [[nodiscard]] bool needs_another_epoch() const;
   void trust_store_again();
   // touch (membership_roles.cpp)
   /// Leases out of touch, after which the partner serves no more by this node's leave, and nothing of its sessions can

@@ -60,8 +60,10 @@ class Sequencer {
   void resend();
   /// The partner is no longer waited for: writes end with what this node has.
   void drop_remote();
-  /// Alone: what this store failed, and the partner has, ends with its error.
+  /// Alone: what this store failed ends with its error.
   void end_failed();
+  /// There is some, not ended yet.
+  [[nodiscard]] bool has_failed() const;
   /// Of `which`, what was not issued ends with not_serving; what is being read ends so when the store returns it.
   void drop(const Selection& which);
   /// A lease came, or is not needed any more: what waited for it goes on.

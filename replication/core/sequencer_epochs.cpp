@@ -39,11 +39,18 @@ void Sequencer::drop_remote() {
   ask_again();
 }
 
+/// After drop_remote(). The partner has it, or was not asked: a store that hung alone may fail it while nobody serves.
 void Sequencer::end_failed() {
   const auto failed = [](const Op& o) {
-    return o.stage == Stage::issued && o.local_error && o.remote == Remote::done && !o.local_busy && !o.on_link;
+    return o.stage == Stage::issued && o.local_error && !o.local_busy && !o.on_link;
   };
   while (Op* op = find(failed)) settle(*op);
+}
+
+bool Sequencer::has_failed() const {
+  bool found = false;
+  active_.for_each([&](const Op& op) { found |= op.stage == Stage::issued && op.local_error; });
+  return found;
 }
 
 /// Marks what was not issued and ends what nothing uses; the rest ends when the store or the link returns it.

@@ -54,6 +54,9 @@ class StoreWatch {
   /// It has something.
   [[nodiscard]] bool owes() const;
   [[nodiscard]] bool owes_since(engine::TimePoint limit) const;
+  /// Something that it returned with an error is open: in an epoch of both for as long as that lasts, for neither node
+  /// carries it out again.
+  [[nodiscard]] bool left_failed_work() const { return sequencer_.has_failed() || applier_.has_failed(); }
   /// A target takes no data before its store has returned what it was given when this replica was a member: that would
   /// land on what the partner sends. It serves meanwhile, through the partner.
   [[nodiscard]] bool owes_old_work() const;

@@ -255,9 +255,11 @@ void Initiator::answered(Attempt& a) {
 void Initiator::conclude(Lane& lane, Attempt& a) {
   const unsigned number = a.lane;
   const std::error_code status = a.request.status;
+  // What a pool has no space for is found out in the midst of writing it.
+  const bool refused_for_space = status == make_error_code(Errc::no_space) && !world_.scenario.faults.pool_full;
   if (status == make_error_code(Errc::miscompare) && lane.kind == Kind::compare_and_write) {
     conclude_compare(lane, a, false);
-  } else if (is_refusal(status) || status == make_error_code(Errc::no_space)) {
+  } else if (is_refusal(status) || refused_for_space) {
     if (lane.value != 0) world_.history.write_had_no_effect(lane.value);
     release(a);
     return finish(number);

@@ -47,6 +47,7 @@ Nemesis::Nemesis(World& world, SimRandom random) : world_(world), random_(random
                                           {f.dies_twice, Fault::dies_twice},
                                           {f.two_at_once, Fault::two_at_once},
                                           {f.both_stores, Fault::both_stores},
+                                          {f.pool_full, Fault::pool_full},
                                           {f.bad_sectors, Fault::bad_sectors},
                                           {f.witness_slow, Fault::witness_slow},
                                           {f.witness_set_back, Fault::witness_set_back},

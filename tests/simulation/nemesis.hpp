@@ -66,6 +66,7 @@ class Nemesis {
     dies_twice,
     two_at_once,
     both_stores,
+    pool_full,
     bad_sectors,
     witness_slow,
     witness_set_back,
@@ -136,6 +137,7 @@ class Nemesis {
   [[nodiscard]] bool alone(Host& host);
   void fail_two(Host& host);
   void fail_both_stores();
+  void fill_pools(Host& host);
   void lose_sectors(Host& host);
   void slow_witness(Host& host);
   void set_witness_back();

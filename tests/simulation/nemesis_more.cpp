@@ -51,6 +51,8 @@ void Nemesis::commit_more(Fault fault, Host& host) {
       return fail_two(host);
     case Fault::both_stores:
       return fail_both_stores();
+    case Fault::pool_full:
+      return fill_pools(host);
     case Fault::bad_sectors:
       return lose_sectors(host);
     case Fault::witness_slow:
@@ -193,6 +195,24 @@ void Nemesis::fail_both_stores() {
     }
     world_.scheduler.after(a_while(50 * kMillisecond, 4 * kSecond), Owner::world, &Nemesis::on_mend_store, this,
                            number(side));
+  }
+}
+
+/// The pools that thin devices share. Writes hang at first where nobody has said that they are to fail at once.
+void Nemesis::fill_pools(Host& host) {
+  const bool waits = random_.chance(400'000);
+  const auto often = random_.chance(600'000) ? 1'000'000 : static_cast<std::uint32_t>(random_.between(20'000, 500'000));
+  for (Host* of : {&host, &world_.host(engine::other(host.side()))}) {
+    if (of != &host && random_.chance(300'000)) continue;
+    world_.trace.add(of->name(), "store.pool_is_full", {{"often", often}, {"waits", waits}});
+    for (VolumeStores& stores : of->stores()) {
+      StoreFaults faults = stores.data->faults();
+      faults.pool_full = often;
+      if (waits) faults.hang = often;
+      stores.data->set_faults(faults);
+    }
+    world_.scheduler.after(waits ? some_leases(kSecond, 20 * kSecond) : a_while(50 * kMillisecond, 4 * kSecond),
+                           Owner::world, &Nemesis::on_mend_store, this, number(of->side()));
   }
 }
 

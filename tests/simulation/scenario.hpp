@@ -52,6 +52,7 @@ struct FaultKinds {
   bool dies_twice = false;    ///< a process dies, and soon after the next one runs, its machine loses power
   bool two_at_once = false;   ///< a store fails, and its volume is detached, or its partner's process replaced
   bool both_stores = false;   ///< what one node's store fails, the other's fails, too
+  bool pool_full = false;     ///< data stores find no space for what was set aside, mostly on both nodes
   bool witness_slow = false;  ///< takes seconds, and carries out what was given up
   bool witness_set_back = false;     ///< to what it was at an earlier moment
   bool witness_emptied = false;      ///< another one in its place, or the same without its disk

@@ -82,6 +82,10 @@ void SimStore::schedule(std::uint32_t slot, std::uint32_t error_chance) {
     op.status = Errc::io_error;
     ++failed_;
   }
+  const bool takes_space = op.kind == Kind::write || op.kind == Kind::zero;
+  if (!op.status && takes_space && faults_.pool_full != 0 && random_.chance(faults_.pool_full)) {
+    op.status = Errc::no_space;
+  }
   if (!valid) op.halves_applied = 3;  // nothing of it may happen
   if (faults_.hang != 0 && random_.chance(faults_.hang)) {
     op.hung = true;

@@ -21,7 +21,8 @@ struct StoreFaults {
   std::uint32_t write_error = 0;
   std::uint32_t flush_error = 0;
   std::uint32_t hang = 0;
-  bool full = false;  ///< writes to what was never written nor reserved fail with no_space
+  bool full = false;            ///< writes to what was never written nor reserved fail with no_space
+  std::uint32_t pool_full = 0;  ///< the chance that a write does so whatever was reserved, as on a thin device
   Nanos slowest = 2 * kMillisecond;
 };
 

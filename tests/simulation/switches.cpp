@@ -15,6 +15,7 @@ constexpr std::uint64_t kWithoutShards = 1'000'000;
 constexpr std::uint64_t kWithoutBadSectors = 2'000'000;
 constexpr std::uint64_t kWithoutRevertAlone = 3'000'000;
 constexpr std::uint64_t kWithoutMemory = 4'000'000;
+constexpr std::uint64_t kWithoutFullPool = 5'000'000;
 
 std::uint64_t stream_of(const Scenario& scenario, std::string_view name) {
   return scenario.seed ^ hash_bytes(std::as_bytes(std::span(name)));
@@ -153,6 +154,7 @@ const std::vector<Switch>& switches() {
       {"fences_in_use", [](Scenario& s) -> bool& { return s.fences_in_use; }, 80'000, true},
       {"other_leases", [](Scenario& s) -> bool& { return s.changes_lease; }, 150'000, true},
       {"bad_sectors", [](Scenario& s) -> bool& { return s.faults.bad_sectors; }, 300'000, true},
+      {"pool_full", [](Scenario& s) -> bool& { return s.faults.pool_full; }, 150'000, true},
       {"write_cache", [](Scenario& s) -> bool& { return s.faults.write_cache; }, 150'000, true},
   };
   return all;
@@ -184,6 +186,7 @@ void draw_switches(Scenario& scenario, const SwitchOrders& orders) {
   scenario.faults.bad_sectors &= scenario.seed > kWithoutBadSectors;
   scenario.faults.revert_alone &= scenario.seed > kWithoutRevertAlone;
   scenario.faults.memory &= scenario.seed > kWithoutMemory;
+  scenario.faults.pool_full &= scenario.seed > kWithoutFullPool;
   settle_switches(scenario, orders);
   // Programs of before tell nothing that shows it to the one that was set back.
   scenario.older_programs &= !scenario.faults.memory;
