@@ -26,8 +26,9 @@ void Node::make_room(const Uuid& id, std::uint64_t size, Grown done) {
       });
 }
 
-/// Nothing is detached while it is waited for: requests are carried out one after the other. Files that are longer too
-/// late are found so by the next attempt.
+/// Nothing is detached while it is waited for: requests are carried out one after the other. The metadata takes the
+/// longer files by several writes, for which a disk may need as long. Files that are longer too late are found so by
+/// the next attempt.
 void Node::lengthen(const Uuid& id, std::uint64_t size, std::uint64_t metadata_bytes, Grown done) {
   const auto found = mirrored_volume(id);
   if (!found) return done(std::unexpected(found.error()));
@@ -43,10 +44,12 @@ void Node::lengthen(const Uuid& id, std::uint64_t size, std::uint64_t metadata_b
                   [reply, place] { (*reply)(engine::fail(Errc::timed_out, silence(place.data))); });
   const ReplicaPlace files{spec.data, spec.metadata, size, spec.block_size};
   auto work = [files, metadata_bytes, thin = spec.thin] { return extend_files(files, metadata_bytes, thin); };
-  work_on_files(std::move(work), [this, id, size, place, reply](Result<void> longer) mutable {
-    if (!end_disk_work(place)) return;
-    if (!longer) return (*reply)(std::move(longer));
-    take_longer_files(id, size, std::move(*reply));
+  auto end = [this, place, reply](Result<void> outcome) {
+    if (end_disk_work(place)) (*reply)(std::move(outcome));
+  };
+  work_on_files(std::move(work), [this, id, size, place, end](Result<void> longer) mutable {
+    if (!longer || !is_waited_for(place)) return end(std::move(longer));
+    take_longer_files(id, size, std::move(end));
   });
 }
 

@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/runtime/system_random.hpp"
+#include "engine/stores/file_store.hpp"
 #include "mgmt/data_plane/node.hpp"
 #include "tests/unit/mgmt/data_plane_file_calls.hpp"
 #include "tests/unit/mgmt/temporary_folder.hpp"
@@ -107,6 +108,7 @@ class DetachTest : public testing::Test {
     NodeOptions options;
     options.detach_patience = options.disk_patience = patience;
     options.open_replica = [this](auto& ring, const auto& place, const Uuid& volume, auto side, auto done) {
+      if (holds_metadata_) return open_with_held_metadata(ring, place, volume, side, std::move(done));
       open_replica(ring, place, volume, side, [this, volume, done = std::move(done)](auto opened) mutable {
         if (opening_[volume].held) {
           opening_[volume].ended = [opened = std::move(opened), done = std::move(done)]() mutable {
@@ -244,6 +246,25 @@ class DetachTest : public testing::Test {
              });
     });
   }
+  /// Of a volume in files. The metadata's has room for a larger volume already.
+  void open_with_held_metadata(engine::IoUring& ring, const ReplicaPlace& place, const Uuid& volume,
+                               engine::NodeSide side, engine::Callback<Result<OpenedReplica>> done) {
+    const std::uint64_t larger = std::uint64_t{1} << 20;
+    ASSERT_TRUE(engine::FileStore::extend(place.metadata, larger, engine::Allocation::allocated));
+    auto data = engine::FileStore::open(ring, place.data, std::filesystem::file_size(place.data));
+    auto file = engine::FileStore::open(ring, place.metadata, larger);
+    ASSERT_TRUE(data && file);
+    auto metadata = std::make_unique<HeldStore>(std::move(*file));
+    disks_[volume] = metadata.get();
+    auto opened = std::make_shared<OpenedReplica>();
+    opened->stores.data = std::move(*data);
+    opened->stores.metadata = std::move(metadata);
+    engine::MetadataArea::open(
+        *opened->stores.metadata, volume, side, [&ring, opened, done = std::move(done)](auto area) mutable {
+          if (area) opened->area = std::move(*area);
+          ring.reactor().post([opened, done = std::move(done)]() mutable { done(std::move(*opened)); });
+        });
+  }
   void hold(std::uint8_t n) {
     on_home<bool>([&] { return disks_.at(numbered(n))->hold(), true; });
   }
@@ -279,7 +300,8 @@ class DetachTest : public testing::Test {
     engine::Callback<> ended;
   };
   std::map<Uuid, Opening> opening_;
-  bool may_hold_ = true;  ///< the stores of what is attached; such a volume can't be lengthened
+  bool may_hold_ = true;         ///< the stores of what is attached; such a volume can't be lengthened
+  bool holds_metadata_ = false;  ///< the metadata's instead
   std::unique_ptr<Node> node_;
 
  private:
@@ -473,6 +495,29 @@ TEST_F(DetachTest, ADiskThatHangsAsAVolumeIsLengthenedHoldsUpNothingElse) {
   ASSERT_EQ(grown.wait_for(kSoon), std::future_status::ready);
   EXPECT_TRUE(eventually([&] { return applied({1, 2}).empty(); }));
   EXPECT_TRUE(asked_to_grow(1).get());
+}
+
+TEST_F(DetachTest, ADiskThatHangsAsTheMetadataTakesTheLongerFilesHoldsUpNothingElse) {
+  holds_metadata_ = true;
+  start(300ms);
+  ASSERT_EQ(made(1) + made(2), "");
+  ASSERT_EQ(applied({1}), "");
+  ASSERT_TRUE(serves(1));
+  hold(1);
+  auto grown = asked_to_grow(1);
+  ASSERT_TRUE(eventually([&] { return owes(1); }));
+  EXPECT_EQ(applied({1, 2}), "");
+  EXPECT_TRUE(serves(2));
+  auto made_later = asked_to_make(3);
+  ASSERT_EQ(made_later.wait_for(kSoon), std::future_status::ready);
+  EXPECT_NE(grown.wait_for(0s), std::future_status::ready) << "it waits for its disk";
+  EXPECT_EQ(applied({2}), "volume vm1;") << "its metadata is at work still";
+  EXPECT_EQ(applied({1, 2}), "volume vm1;");
+  release(1);
+  ASSERT_EQ(grown.wait_for(kSoon), std::future_status::ready);
+  EXPECT_TRUE(eventually([&] { return applied({1, 2}).empty(); }));
+  EXPECT_TRUE(asked_to_grow(1).get());
+  EXPECT_TRUE(serves(1));
 }
 
 /// The files are at work still: the process may not wait for them, nor be taken apart.
