@@ -1,5 +1,6 @@
 #include "mgmt/data_plane/daemon.hpp"
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -15,6 +16,7 @@
 
 #include "engine/runtime/reactor_asio.hpp"
 #include "engine/runtime/system_random.hpp"
+#include "mgmt/data_plane/end_watch.hpp"
 #include "mgmt/data_plane/instance_lock.hpp"
 #include "mgmt/data_plane/lease_clock.hpp"
 #include "mgmt/data_plane/memory_bound.hpp"
@@ -41,6 +43,7 @@ namespace {
 constexpr engine::Duration kStopPatience = std::chrono::seconds(5);
 constexpr engine::Duration kDrainPatience = std::chrono::milliseconds(500);
 constexpr engine::Duration kStandStillPatience = std::chrono::seconds(1);
+constexpr engine::Duration kEndPatience = std::chrono::seconds(5);  // nothing is left to do by then
 
 Result<void> check_state_folder(const std::string& folder) {
   struct stat info {};
@@ -96,6 +99,13 @@ FabricWatchOptions fabric_options(const Configuration& c, const Workers& workers
   std::_Exit(EXIT_SUCCESS);
 }
 
+/// What else hangs keeps no files; but the thread that waits for it, in the kernel, keeps this process's descriptors.
+[[noreturn]] void end_beside_what_hangs() {
+  flush_log();
+  (void)::close_range(STDERR_FILENO + 1, ~0U, 0);
+  std::_Exit(EXIT_SUCCESS);
+}
+
 /// In the midst of what it does, since nothing that it holds may be said to anybody. It is started anew, as another
 /// process, for which all holds that is known of copies that were set back.
 [[noreturn]] void end_at_once(const std::string& why) {
@@ -104,7 +114,7 @@ FabricWatchOptions fabric_options(const Configuration& c, const Workers& workers
   std::_Exit(EXIT_FAILURE);
 }
 
-NodeOptions node_options(const Configuration& c, const Workers& workers, const RdmaDevices& rdma) {
+NodeOptions node_options(const Configuration& c, const Workers& workers, const RdmaDevices& rdma, EndWatch& end) {
   NodeOptions options;
   options.rdma = rdma.fabric();
   options.why_no_rdma = rdma.why_none();
@@ -113,6 +123,7 @@ NodeOptions node_options(const Configuration& c, const Workers& workers, const R
   options.fence_socket = c.fence_socket;
   options.link_buffers = c.link_buffer_mib << 20;
   options.set_back = end_at_once;
+  options.waits_for = [&end](const char* what) { end.waits_for(what); };
   const auto limit = memory_limit();
   Configuration used = c;
   used.rdma = rdma.fabric() != nullptr;
@@ -139,12 +150,14 @@ struct Daemon::Impl final : EventSink {
         workers(std::move(w)),
         rdma(workers, c.rdma, open_fabric),
         node(std::make_unique<Node>(workers, random, random.uuid(), c.state_folder, *this,
-                                    node_options(c, workers, rdma))),
+                                    node_options(c, workers, rdma, end))),
         methods(control, workers.front()->reactor, *node,
                 [this](engine::Callback<> answered) { stop(std::move(answered)); }),
         signals(engine::io_context(control), SIGTERM, SIGINT) {}
 
-  // Destroyed in reverse: nodes before workers, all of it after every thread but this one has ended.
+  // Destroyed in reverse: nodes before workers, all of it after every thread but this one and the end's watch has
+  // ended.
+  EndWatch end{[this](const std::string& what) { end_without(what); }};
   InstanceLock lock;
   Configuration configuration;
   engine::Reactor control{{.name = "control", .cpu = -1, .busy_poll = {}}};
@@ -157,6 +170,12 @@ struct Daemon::Impl final : EventSink {
   std::unique_ptr<ControlServer> server;
   bool stopping = false;
   bool cut_short = false;
+  std::atomic<bool> reactors_run = true;
+
+  [[noreturn]] void end_without(const std::string& what) {
+    log_warning("The end of this process waits for " + what + ", which does not answer; it ends without.");
+    reactors_run ? end_beside_a_disk(workers) : end_beside_what_hangs();
+  }
 
   void publish(Event event) override {
     control.post([this, event = std::move(event)] {
@@ -232,13 +251,17 @@ int Daemon::run() {
   for (const auto& worker : d.workers) worker->reactor.start();
   tell_ready();
   d.control.run();
+  d.end.begin(kEndPatience);
+  d.end.waits_for("the reactor that its volumes are attached by");
   d.server.reset();
   const bool is_owed = !d.cut_short && d.is_owed();
   if (is_owed) log_warning("A disk has not returned what it was given; stopped without it.");
   // What is still under way can not be taken apart.
   if (d.cut_short || is_owed) end_beside_a_disk(d.workers);
+  d.end.waits_for("its reactors' threads");
   for (const auto& worker : d.workers) worker->reactor.stop();
   for (const auto& worker : d.workers) worker->reactor.join();
+  d.reactors_run = false;
   return 0;
 }
 

@@ -67,7 +67,7 @@ FabricWatch::FabricWatch(engine::Reactor& home, FabricWatchOptions options)
   use_.pinning = options_.pinning;
 }
 
-FabricWatch::~FabricWatch() {
+void FabricWatch::end() {
   if (looker_.joinable()) looker_.join();
 }
 

@@ -22,16 +22,18 @@ struct FabricWatchOptions {
   rdma::AskFlowControl ask_flow_control = rdma::ask_flow_control;
 };
 
-/// On its home reactor, but for the destructor.
+/// On its home reactor, but for its end.
 class FabricWatch {
  public:
   static constexpr engine::Duration kEvery = std::chrono::minutes(1);
 
   FabricWatch(engine::Reactor& home, FabricWatchOptions options);
-  /// After the reactor has stopped.
-  ~FabricWatch();
+  ~FabricWatch() { end(); }
   FabricWatch(const FabricWatch&) = delete;
   FabricWatch& operator=(const FabricWatch&) = delete;
+
+  /// After the reactor has stopped: waits for the look that is under way.
+  void end();
 
   /// From now on, instead of what was before; which interface has each address is found out.
   void serve(const DesiredState& state);

@@ -30,8 +30,6 @@ LeftRecordFiles::LeftRecordFiles(engine::Reactor& home, const std::string& state
   if (!readable_) log_error("The folder " + folder_ + " can't be read: " + failed.message() + ".");
 }
 
-LeftRecordFiles::~LeftRecordFiles() { writer_.join(); }
-
 void LeftRecordFiles::read(const std::string& path, const Uuid& volume) {
   std::vector<char> bytes(replication::kMaxStateBytes + 1);  // one more than it may have
   std::ifstream file(path, std::ios::binary);

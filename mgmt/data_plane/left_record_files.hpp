@@ -15,8 +15,9 @@ class LeftRecordFiles final : public replication::LeftRecords {
  public:
   /// Reads what is there; blocks. What follows may be called on any thread; keep() calls back on `home`.
   LeftRecordFiles(engine::Reactor& home, const std::string& state_folder);
-  /// What was asked for is carried out first.
-  ~LeftRecordFiles() override;
+  ~LeftRecordFiles() override { end(); }
+  /// What was asked for is carried out. Nothing is asked for any more.
+  void end() { writer_.join(); }
 
   void keep(const engine::Uuid& volume, const engine::EpochRecord& record, engine::IoCallback done) override;
   [[nodiscard]] engine::IoResult<std::optional<engine::EpochRecord>> kept(const engine::Uuid& volume) const override;

@@ -78,8 +78,15 @@ Node::Node(Workers& workers, engine::Random& random, Uuid process, const std::st
 }
 
 Node::~Node() {
+  options_.waits_for("a disk, for the files of a volume");
   for (auto& worker : file_workers_) worker.join();
+  options_.waits_for("a file system that was asked how much space is left");
   if (looker_.joinable()) looker_.join();
+  options_.waits_for("an RDMA driver that was asked for its counters");
+  fabric_.end();
+  options_.waits_for("the disk of the state folder");
+  left_records_.end();
+  options_.waits_for("RDMA devices whose queues are to end");
 }
 
 void Node::take_session(const iscsi_target::SessionEvent& event) {

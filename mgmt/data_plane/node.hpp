@@ -49,6 +49,8 @@ struct NodeOptions {
   std::uint64_t link_buffers = std::uint64_t{64} << 20;  ///< bytes for the partner's data, of each shard
   /// This process was set back with its machine's memory, and must not go on: best never to return. Any thread.
   std::function<void(const std::string&)> set_back = [](const std::string&) {};
+  /// Told by the destructor what it waits for next, in a few words.
+  std::function<void(const char*)> waits_for = [](const char*) {};
   /// How long everything else waits for the disks of volumes that are detached: by then their replicas have failed.
   engine::Duration detach_patience = 2 * replication::NodeSettings{}.store_deadline;
   /// The same for a disk on which a replica is attached, made, lengthened or deleted.
