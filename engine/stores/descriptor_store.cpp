@@ -38,6 +38,19 @@ constexpr int kPunch = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
 constexpr int kZeroRange = FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE;
 constexpr int kReserve = FALLOC_FL_KEEP_SIZE;
 
+constexpr Duration kWithoutThread = std::chrono::milliseconds(10);
+
+/// The kernel has not begun it. It had no thread for what can't be begun without waiting (-ECANCELED): all that waits
+/// for one ends with that.
+bool was_not_begun(int result) { return result == -EINTR || result == -EAGAIN || result == -ECANCELED; }
+
+/// Carried out again, it does no harm. One that syncs is not: by the same error Linux tells, once, what it lost.
+bool may_be_tried_again(const IoUring::Request& request, int result) {
+  using Kind = IoUring::Request::Kind;
+  const bool syncs = request.kind == Kind::fdatasync || (request.kind == Kind::write && request.rw_flags != 0);
+  return was_not_begun(result) || (result == -ENOMEM && !syncs);
+}
+
 std::error_code store_error(int negative_errno) {
   switch (-negative_errno) {
     case ENOSPC:
@@ -310,8 +323,14 @@ void DescriptorStore::submit(Operation& op) {
   ring_.submit(op.request);
 }
 
+/// At once; where the kernel is short of something, after a while, or this would take the reactor's time.
+void DescriptorStore::submit_again(IoUring::Request& request, int result) {
+  if (result == -EINTR || result == -EAGAIN) return ring_.submit(request);
+  ring_.reactor().call_after(kWithoutThread, [this, &request] { ring_.submit(request); });
+}
+
 void DescriptorStore::on_transferred(Operation& op, int result) {
-  if (result == -EINTR || result == -EAGAIN) return submit(op);
+  if (may_be_tried_again(op.request, result)) return submit_again(op.request, result);
   if (result < 0) return finish(op, store_error(result));
   // What is left after a short transfer goes on at a whole block; none at all means that the file ends here.
   const std::uint64_t got = static_cast<std::uint64_t>(result);
@@ -329,7 +348,7 @@ void DescriptorStore::on_transferred(Operation& op, int result) {
 
 /// What a file system cannot do in one way it may do in the next: punch a hole, make a range zero, write zeros.
 void DescriptorStore::on_allocated(Operation& op, int result) {
-  if (result == -EINTR || result == -EAGAIN) return submit(op);
+  if (may_be_tried_again(op.request, result)) return submit_again(op.request, result);
   int& mode = op.pieces[op.piece].mode;
   if (result == -EOPNOTSUPP || result == -ENODEV || (result == -EINVAL && mode != 0)) {
     mode = mode == kPunch ? kZeroRange : 0;
@@ -378,7 +397,7 @@ void DescriptorStore::count_room(Operation& op) {
 
 /// A file system that can't set space aside finds out when it writes.
 void DescriptorStore::on_reserved(Operation& op, int result) {
-  if (result == -EINTR || result == -EAGAIN) return ring_.submit(op.request);
+  if (may_be_tried_again(op.request, result)) return submit_again(op.request, result);
   const bool can_not = result == -EOPNOTSUPP || result == -ENODEV || result == -EINVAL;
   finish(op, result < 0 && !can_not ? store_error(result) : std::error_code{});
 }
@@ -439,11 +458,8 @@ void DescriptorStore::start_sync() {
 }
 
 void DescriptorStore::on_synced(int result) {
+  if (may_be_tried_again(sync_.request, result)) return submit_again(sync_.request, result);
   sync_.in_flight = false;
-  if (result == -EINTR || result == -EAGAIN) {
-    sync_.in_flight = true;
-    return ring_.submit(sync_.request);
-  }
   failed_ |= result < 0;
   Operation* const synced = std::exchange(sync_.current, nullptr);
   // Another sync would say nothing of what this one lost: Linux tells a write-back error once.

@@ -57,6 +57,7 @@ class DescriptorStore final : public Store {
   void end_later(Operation& op, std::error_code result);
   void zero(Extent extent, int mode, Durability durability, IoCallback done);
   void submit(Operation& op);
+  void submit_again(IoUring::Request& request, int result);
   void next_piece(Operation& op);
   void on_transferred(Operation& op, int result);
   void on_allocated(Operation& op, int result);

@@ -4,71 +4,19 @@
 #include <cerrno>
 #include <functional>
 
-#include <dlfcn.h>
 #include <gtest/gtest.h>
-#include <liburing.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "engine/stores/file_store.hpp"
 #include "tests/unit/engine/reactor_fixture.hpp"
+#include "tests/unit/engine/ring_look.hpp"
 
 namespace {
-
-using lockstep::engine::IoUring;
-
-/// The first sync that comes from the kernel has failed. Until show(), a ring sees nothing of what the kernel has done;
-/// then it sees what syncs came to before anything else.
-class FailedSync {
- public:
-  FailedSync() { failing = this; }
-  ~FailedSync() { failing = nullptr; }
-  FailedSync(const FailedSync&) = delete;
-  FailedSync& operator=(const FailedSync&) = delete;
-
-  /// As soon as there are so many.
-  void show(unsigned completions) { shown_from_ = completions; }
-  [[nodiscard]] int syncs() const { return syncs_; }
-
-  static unsigned look(std::span<io_uring_cqe*> there) {
-    return failing != nullptr ? failing->look_at(there) : static_cast<unsigned>(there.size());
-  }
-
- private:
-  static bool is_sync(const io_uring_cqe* entry) {
-    return static_cast<const IoUring::Request*>(io_uring_cqe_get_data(entry))->kind ==
-           IoUring::Request::Kind::fdatasync;
-  }
-  unsigned look_at(std::span<io_uring_cqe*> there) {
-    if (there.size() < shown_from_) return 0;
-    shown_from_ = 0;
-    std::stable_partition(there.begin(), there.end(), is_sync);
-    for (io_uring_cqe* entry : there) {
-      if (is_sync(entry) && ++syncs_ == 1) entry->res = -EIO;
-    }
-    return static_cast<unsigned>(there.size());
-  }
-
-  static FailedSync* failing;  ///< used on the reactor's thread, which is the test's
-  unsigned shown_from_ = ~0u;
-  int syncs_ = 0;
-};
-FailedSync* FailedSync::failing = nullptr;
 
 bool fsync_fails = false;
 
 }  // namespace
-
-// In the place of liburing's.
-extern "C" unsigned io_uring_peek_batch_cqe(io_uring* ring, io_uring_cqe** entries, unsigned count) {
-  static const auto peek = reinterpret_cast<unsigned (*)(io_uring*, io_uring_cqe**, unsigned)>(
-      ::dlsym(RTLD_NEXT, "io_uring_peek_batch_cqe"));
-  const unsigned there = peek(ring, entries, count);
-  const unsigned shown = FailedSync::look({entries, there});
-  // As long as something is there, liburing does not ask the kernel for what else has ended.
-  if (shown < there) io_uring_get_events(ring);
-  return shown;
-}
 
 // In the place of the C library's.
 extern "C" int fsync(int file) {
@@ -81,6 +29,31 @@ namespace lockstep::engine {
 namespace {
 
 constexpr std::uint64_t kMiB = 1 << 20;
+
+/// The first sync that comes from the kernel has failed. Until show(), a ring sees nothing of what the kernel has done;
+/// then it sees what syncs came to before anything else.
+class FailedSync {
+ public:
+  /// As soon as there are so many.
+  void show(unsigned completions) { shown_from_ = completions; }
+  [[nodiscard]] int syncs() const { return syncs_; }
+
+ private:
+  static bool is_sync(const io_uring_cqe* entry) { return kind_of(entry) == IoUring::Request::Kind::fdatasync; }
+  unsigned look_at(std::span<io_uring_cqe*> there) {
+    if (there.size() < shown_from_) return 0;
+    shown_from_ = 0;
+    std::stable_partition(there.begin(), there.end(), is_sync);
+    for (io_uring_cqe* entry : there) {
+      if (is_sync(entry) && ++syncs_ == 1) entry->res = -EIO;
+    }
+    return static_cast<unsigned>(there.size());
+  }
+
+  unsigned shown_from_ = ~0u;
+  int syncs_ = 0;
+  RingLook look_{[this](std::span<io_uring_cqe*> there) { return look_at(there); }};
+};
 
 struct SharedSyncs : StoreWorld {
   std::unique_ptr<FileStore> store = make();
