@@ -98,7 +98,7 @@ Result<std::unique_ptr<BlockStore>> BlockStore::open(IoUring& ring, std::shared_
   StoreInfo info{part.length, block_size, found.discard_granularity, false, found.path};
   DescriptorStoreOptions options;
   options.descriptor = device->descriptor();
-  options.claims = true;
+  options.claims = options.is_device = true;
   options.base = part.offset;
   options.memory_alignment = found.logical_block_size;
   options.granule = std::max(found.logical_block_size, std::uint32_t{4096});

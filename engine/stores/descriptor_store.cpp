@@ -329,9 +329,18 @@ void DescriptorStore::submit_again(IoUring::Request& request, int result) {
   ring_.reactor().call_after(kWithoutThread, [this, &request] { ring_.submit(request); });
 }
 
+/// A device that was pulled has no size any more, and refuses writes as if it were full.
+std::error_code DescriptorStore::error_of(int negative_errno) const {
+  const std::error_code error = store_error(negative_errno);
+  if (error != Errc::no_space || !options_.is_device) return error;
+  std::uint64_t size = 0;
+  const bool is_there = ::ioctl(options_.descriptor, BLKGETSIZE64, &size) == 0 && size >= options_.base + info_.size;
+  return is_there ? error : make_error_code(Errc::io_error);
+}
+
 void DescriptorStore::on_transferred(Operation& op, int result) {
   if (may_be_tried_again(op.request, result)) return submit_again(op.request, result);
-  if (result < 0) return finish(op, store_error(result));
+  if (result < 0) return finish(op, error_of(result));
   // What is left after a short transfer goes on at a whole block; none at all means that the file ends here.
   const std::uint64_t got = static_cast<std::uint64_t>(result);
   const std::uint64_t moved = got < op.left ? got / info_.block_size * info_.block_size : got;
@@ -354,7 +363,7 @@ void DescriptorStore::on_allocated(Operation& op, int result) {
     mode = mode == kPunch ? kZeroRange : 0;
     return next_piece(op);
   }
-  if (result < 0) return finish(op, store_error(result));
+  if (result < 0) return finish(op, error_of(result));
   ++op.piece;
   next_piece(op);
 }
@@ -399,7 +408,7 @@ void DescriptorStore::count_room(Operation& op) {
 void DescriptorStore::on_reserved(Operation& op, int result) {
   if (may_be_tried_again(op.request, result)) return submit_again(op.request, result);
   const bool can_not = result == -EOPNOTSUPP || result == -ENODEV || result == -EINVAL;
-  finish(op, result < 0 && !can_not ? store_error(result) : std::error_code{});
+  finish(op, result < 0 && !can_not ? error_of(result) : std::error_code{});
 }
 
 void DescriptorStore::next_run(std::uint64_t offset, RunCallback done) {

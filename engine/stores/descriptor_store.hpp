@@ -14,6 +14,7 @@ namespace lockstep::engine {
 struct DescriptorStoreOptions {
   int descriptor = -1;     ///< kept open by the owner
   bool claims = false;     ///< and others out by that
+  bool is_device = false;  ///< which may lose its size while it is open
   std::uint64_t base = 0;  ///< bytes; where the store begins in the descriptor
   std::uint32_t memory_alignment = 512;
   std::uint64_t granule = 4096;  ///< bytes: fallocate works on multiples of it
@@ -58,6 +59,7 @@ class DescriptorStore final : public Store {
   void zero(Extent extent, int mode, Durability durability, IoCallback done);
   void submit(Operation& op);
   void submit_again(IoUring::Request& request, int result);
+  [[nodiscard]] std::error_code error_of(int negative_errno) const;
   void next_piece(Operation& op);
   void on_transferred(Operation& op, int result);
   void on_allocated(Operation& op, int result);

@@ -1,11 +1,16 @@
-// What the kernel gives for an operation that it has not begun.
+// What the kernel gives for an operation that it has not begun, and of a device that is gone.
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <functional>
+#include <string>
 #include <utility>
 
 #include <gtest/gtest.h>
 
+#include "engine/stores/block_store.hpp"
 #include "engine/stores/file_store.hpp"
 #include "tests/unit/engine/reactor_fixture.hpp"
 #include "tests/unit/engine/ring_look.hpp"
@@ -116,6 +121,51 @@ TEST_F(KernelResults, ASyncForWhichThereWasNoMemoryHasFailed) {
   EXPECT_EQ(flush(), Errc::io_error);
   EXPECT_EQ(flush(), Errc::io_error);
   EXPECT_EQ(short_of_memory.seen(), 1U);
+}
+
+/// A loop device over a file, where the machine gives us one: 32 MiB.
+struct GoneDevice : StoreWorld {
+  const std::string image = folder / "disk.img";
+  std::string device;
+
+  GoneDevice() {
+    std::ofstream(image).close();
+    std::filesystem::resize_file(image, 32 * kMiB);
+    FILE* out = ::popen(("losetup --show -f " + image + " 2>/dev/null").c_str(), "r");
+    char line[64] = {};
+    if (std::fgets(line, sizeof line, out) != nullptr) device = std::string(line, std::strcspn(line, "\n"));
+    ::pclose(out);
+  }
+  ~GoneDevice() override {
+    if (!device.empty() && std::system(("losetup -d " + device).c_str()) != 0) ADD_FAILURE() << device;
+  }
+  /// As the kernel does with one that was pulled, to nothing.
+  void shrink(std::uint64_t size) const {
+    std::filesystem::resize_file(image, size);
+    ASSERT_EQ(std::system(("losetup -c " + device).c_str()), 0);
+  }
+};
+
+TEST_F(GoneDevice, IsNotTakenForAFullOne) {
+  if (device.empty()) GTEST_SKIP() << "no loop device";
+  const Memory4K data(64 << 10, 3);
+  auto opened = BlockDevice::open(device, 512);
+  ASSERT_TRUE(opened) << opened.error().message;
+  const auto store = BlockStore::open(ring(), *opened, {16 * kMiB, 16 * kMiB});
+  ASSERT_TRUE(store);
+  const auto write = [&] {
+    return await(
+        [&](IoCallback done) { (*store)->write(8 * kMiB, data.span(), Durability::durable, std::move(done)); });
+  };
+  EXPECT_EQ(write(), std::error_code{});
+  {
+    const FalseResult full(Kind::write, -ENOSPC);
+    EXPECT_EQ(write(), Errc::no_space) << "as of a thin one whose pool is full";
+  }
+  for (const std::uint64_t left : {20 * kMiB, std::uint64_t{0}}) {
+    shrink(left);
+    EXPECT_EQ(write(), Errc::io_error) << left;
+  }
 }
 
 }  // namespace
