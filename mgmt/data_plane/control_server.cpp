@@ -56,12 +56,14 @@ struct ControlServer::Impl final : ControlClientOwner, std::enable_shared_from_t
   void accept() {
     acceptor.async_accept([self = shared_from_this()](boost::system::error_code e, stream_protocol::socket socket) {
       if (!self->acceptor.is_open()) return;
-      if (!e) self->admit(std::move(socket));
-      if (e == asio::error::no_descriptors) {  // try again when some may have been closed
-        self->reactor.call_after(std::chrono::milliseconds(100), [self] { self->accept(); });
-        return;
+      if (!e) {
+        self->admit(std::move(socket));
+        return self->accept();
       }
-      self->accept();
+      // The process or the system has no descriptor or no memory left: try again when some may have been given back.
+      self->reactor.call_after(std::chrono::milliseconds(100), [self] {
+        if (self->acceptor.is_open()) self->accept();
+      });
     });
   }
 

@@ -1,4 +1,7 @@
 // The control socket, over a real Unix socket and from the other side of it.
+#include <atomic>
+#include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <future>
 #include <optional>
@@ -8,11 +11,28 @@
 #include <nlohmann/json.hpp>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "engine/runtime/reactor.hpp"
 #include "mgmt/data_plane/control_server.hpp"
+
+namespace {
+
+std::atomic<int> accepts_to_fail = 0;
+
+}  // namespace
+
+// In the place of the C library's.
+extern "C" int accept(int socket, sockaddr* address, socklen_t* length) {
+  if (accepts_to_fail.load() > 0) {
+    --accepts_to_fail;
+    errno = ENFILE;
+    return -1;
+  }
+  return static_cast<int>(::syscall(SYS_accept4, socket, address, length, 0));
+}
 
 namespace lockstep::data_plane {
 namespace {
@@ -54,6 +74,7 @@ class Client {
       }
       char chunk[4096];
       const ssize_t n = ::recv(socket_, chunk, sizeof chunk, 0);
+      if (n < 0 && errno == EINTR) continue;  // the end of an earlier test's ring
       if (n <= 0) return {};
       seen_.append(chunk, static_cast<std::size_t>(n));
     }
@@ -141,6 +162,16 @@ TEST_F(ControlSocket, AnswersRequestsAndIsItsOwnersAlone) {
   EXPECT_EQ(client.ask(R"({"jsonrpc":"2.0","id":2,"method":"nope"})")["error"]["code"], -32601);
   EXPECT_EQ(client.ask("rubbish")["error"]["code"], -32700);
   EXPECT_EQ(client.ask(kEcho)["id"], 1);  // it goes on after an error
+}
+
+/// The client is in the socket's queue: the server finds it there again at once.
+TEST_F(ControlSocket, ThatCantAcceptForWantOfFilesTriesAgainAfterAWhile) {
+  const auto began = std::chrono::steady_clock::now();
+  accepts_to_fail = 3;
+  start();
+  Client client(path_);
+  EXPECT_EQ(client.ask(kEcho)["result"]["a"], 1);
+  EXPECT_GE(std::chrono::steady_clock::now() - began, std::chrono::milliseconds(300));
 }
 
 std::string echoes(int count) {
