@@ -19,8 +19,8 @@ constexpr std::string_view kEtcdDeletePath = "/v3/kv/deleterange";
 
 /// A linearizable read of the record.
 [[nodiscard]] std::string etcd_range_request(const WitnessSlot& slot);
-/// A transaction that would write, on a condition that never holds, and so reads: refused where a swap would be, by a full
-/// database or a role that only reads. Answered as reads of one record are.
+/// A transaction that would write, on a condition that never holds, and so reads: refused where a swap would be, by a
+/// full database or a role that only reads. Answered as reads of one record are.
 [[nodiscard]] std::string etcd_write_trial_request(const WitnessSlot& slot);
 constexpr std::ptrdiff_t kEtcdMostReads = 64;  ///< in one request; etcd takes 128, and an answer has room for 100
 /// Linearizable reads of several records.

@@ -242,8 +242,8 @@ void EtcdWitness::try_write(engine::Callback<EtcdProbe> done, engine::Duration p
       kEtcdTxnPath, etcd_write_trial_request(slot), EtcdCallKind::probe,
       [slot, done = std::move(done)](EtcdAnswer answer) mutable {
         const bool answers = !answer.problem.code;
-        const auto views = answers ? parse_reads_answer(std::span(&slot, 1), answer.body)
-                                   : std::vector<engine::Result<WitnessView>>();
+        const auto views =
+            answers ? parse_reads_answer(std::span(&slot, 1), answer.body) : std::vector<engine::Result<WitnessView>>();
         const bool told = !views.empty() && views.front();
         done({answers, answer.refused, std::move(answer.problem.message), told ? views.front()->cluster : 0});
       },

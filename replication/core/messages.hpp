@@ -25,8 +25,9 @@ enum class MessageType : std::uint8_t {
   /// sender's lease, as in hello: it may have another one by now. Counts as in hello; in `nexus` the sender's clock, so
   /// that no two are the same bytes
   heartbeat = 2,
-  state = 3,    ///< payload: a ReplicaState, both ways; generations in `tag` (its own) and `sequence` (the
-                ///< receiver's, as known); in `nexus` the witness that it knows (witness_agreement.hpp). Answered: nothing of an old session's is started any more
+  state = 3,  ///< payload: a ReplicaState, both ways; generations in `tag` (its own) and `sequence` (the
+  ///< receiver's, as known); in `nexus` the witness that it knows (witness_agreement.hpp). Answered: nothing of an old
+  ///< session's is started any more
   propose = 4,  ///< payload: the next epoch record, already agreeable; `epoch` is the proposer's current one
   resume = 5,   ///< both go on in the epoch that they share
   /// An ordered operation: sequence, opcode, extent, data; `tag` when it came by FORWARD. With kFlagByReference,

@@ -27,9 +27,10 @@ enum class WitnessTrust : std::uint8_t {
 [[nodiscard]] engine::Knowledge let_go_of_witness(engine::Knowledge known);
 
 /// `known`: as it was when the witness was asked, for answers may overtake one another. The first that holds of
-/// tampered, let_go, no_record_any_more, other_cluster and behind. A record that is not the one that was seen was written after
-/// that, with a higher number: any other is of a witness that was set back, and has perhaps gone another way since. A
-/// witness that was never seen is ok, also without a record: `judge` in verdict.hpp grants nothing without one.
+/// tampered, let_go, no_record_any_more, other_cluster and behind. A record that is not the one that was seen was
+/// written after that, with a higher number: any other is of a witness that was set back, and has perhaps gone another
+/// way since. A witness that was never seen is ok, also without a record: `judge` in verdict.hpp grants nothing without
+/// one.
 [[nodiscard]] WitnessTrust judge_witness(const engine::Knowledge& known, const WitnessView& view);
 
 /// What is known with what a witness that is ok tells; of any other, and of an answer that was overtaken, nothing is

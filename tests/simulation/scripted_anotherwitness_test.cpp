@@ -1,5 +1,5 @@
-// Another witness for a pair in use, as management orders it: both nodes ask none, then both the new one. What becomes of
-// a node that is told of the old one once more, and of two whose endpoint leads to different ones.
+// Another witness for a pair in use, as management orders it: both nodes ask none, then both the new one. What becomes
+// of a node that is told of the old one once more, and of two whose endpoint leads to different ones.
 #include <gtest/gtest.h>
 
 #include "tests/simulation/pair_program.hpp"

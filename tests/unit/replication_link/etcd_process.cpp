@@ -113,8 +113,8 @@ void EtcdProcess::put(const std::string& key, const std::string& value) {
   must("put " + key + " < " + keep("value", value));
 }
 
-void EtcdProcess::enable_authentication(const std::string& user, const std::string& password,
-                                        const std::string& prefix, const std::string& rights) {
+void EtcdProcess::enable_authentication(const std::string& user, const std::string& password, const std::string& prefix,
+                                        const std::string& rights) {
   must("user add root:root");
   must("user grant-role root root");
   must("user add " + user + ":" + password);
