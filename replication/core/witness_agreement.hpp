@@ -21,7 +21,9 @@ class WitnessAgreement {
   /// What this node tells: a cluster's id, or that it has taken none. Of one that is about to take the place of
   /// another the old one, as long as that is what is durable.
   [[nodiscard]] std::uint64_t word() const;
-  void tell(Message& state) const { state.nexus = word(); }
+  void tell(Message& state) { state.nexus = told_ = word(); }
+  /// The partner has not been told of what word() is by now.
+  [[nodiscard]] bool is_untold() const { return told_ != word(); }
   /// The partner's question.
   void learn(const Message& question) { hear(question.nexus); }
   /// The partner's answer to a question that said `told`.
@@ -46,6 +48,7 @@ class WitnessAgreement {
 
   const Standing& standing_;
   LocalStore& store_;
+  std::uint64_t told_ = 0;
   std::uint64_t heard_ = 0;  ///< the partner's word; 0: it tells none, as a version before this
   std::optional<Answer> answer_;
   std::pair<std::uint64_t, std::uint64_t> seen_{};  ///< of take_news(): this node's word, and the partner's

@@ -282,8 +282,8 @@ void Witnessing::tick() {
 
 /// Each waits for what the other one says, so that neither waits for the next look.
 void Witnessing::agree_with_partner() {
+  if (agreement_.is_untold()) user_.tell_partner();
   if (!agreement_.take_news()) return;
-  user_.tell_partner();
   if (!raised()) next_raise_ = {};
   changed_();
 }
