@@ -24,11 +24,14 @@ void WitnessAgreement::learn(const Message& answer, std::uint64_t told) {
   answer_ = Answer{answer.nexus, told};
 }
 
-/// Whoever serves alone, or orders in sync, keeps its own; the other one lets go, before it joins an epoch.
+/// Whoever serves alone, or orders in sync, keeps its own; the other one lets go, before it joins an epoch, and in sync
+/// also when the one that orders has.
 void WitnessAgreement::hear(std::uint64_t word) {
   if (answer_ && answer_->word != word) answer_.reset();
   heard_ = word;
-  if (differs() && !standing_.is_alone() && !chooses()) let_go();
+  if (standing_.is_alone() || chooses()) return;
+  const bool is_left = standing_.in_sync() && word == kTakenNone;
+  if (is_left || differs()) let_go();
 }
 
 bool WitnessAgreement::chooses() const { return standing_.in_sync() && standing_.is_sequencer(); }

@@ -280,12 +280,10 @@ void Witnessing::tick() {
   raise();
 }
 
-/// Each waits for what the other one says, so that neither waits for the next look.
+/// What the partner says shows when this node looks next.
 void Witnessing::agree_with_partner() {
   if (agreement_.is_untold()) user_.tell_partner();
-  if (!agreement_.take_news()) return;
-  if (!raised()) next_raise_ = {};
-  changed_();
+  if (agreement_.take_news()) changed_();
 }
 
 /// In sync. One that is taken already goes on to be, and what is taken alone is found by who joins.

@@ -193,6 +193,16 @@ PlayedPartner::Exchange& PlayedPartner::send_unit_state(const scsi::LuState& uni
   return send(m, std::move(bytes), scsi::kMaxLuState);
 }
 
+PlayedPartner::Exchange& PlayedPartner::change_unit_state(const scsi::LuState& unit) {
+  std::vector<std::byte> bytes = unit.encode();
+  const auto none = scsi::encode_events({});
+  Message m = message(MessageType::lu_state);
+  m.sequence = unit.version;
+  m.extent = {bytes.size(), none.size()};
+  bytes.insert(bytes.end(), none.begin(), none.end());
+  return ask(m, std::move(bytes), scsi::kMaxLuState);
+}
+
 PlayedPartner::Exchange& PlayedPartner::tell_unit_state(const scsi::LuState& unit) {
   Exchange& exchange = send_unit_state(unit);
   pair_.wait_for([&] { return exchange.done; });

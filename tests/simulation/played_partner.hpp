@@ -60,6 +60,8 @@ class PlayedPartner final : public replication::LinkEvents {
   Exchange& propose(const engine::EpochRecord& next) { return propose(next, state.record.id); }
   Exchange& propose(const engine::EpochRecord& next, const engine::Uuid& base);
   /// The unit's state, from the node that orders.
+  /// As a change that was just made, without events.
+  Exchange& change_unit_state(const scsi::LuState& unit);
   Exchange& tell_unit_state(const scsi::LuState& unit);
   /// The same, without waiting for the answer.
   Exchange& send_unit_state(const scsi::LuState& unit, std::span<const scsi::LuEvent> events = {},

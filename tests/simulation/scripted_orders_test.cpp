@@ -449,7 +449,7 @@ TEST(ForwardOfThis, ThatWasCheckedUnderAnotherStateIsCheckedAnew) {
   auto& write = world.write();
   scsi::LuState newer;
   newer.version = world.version + 1;
-  ASSERT_TRUE(world.b.tell_unit_state(newer).ended_with(Errc::ok));
+  ASSERT_TRUE(world.b.change_unit_state(newer).ended_with(Errc::ok));
   world.b.says = [&](const Message& m) {
     return is(m, MessageType::forward) && m.sequence != newer.version ? Errc::aborted : Errc::ok;
   };
