@@ -28,9 +28,9 @@ void WitnessAgreement::learn(const Message& answer, std::uint64_t told) {
 /// also when the one that orders has.
 void WitnessAgreement::hear(std::uint64_t word) {
   if (answer_ && answer_->word != word) answer_.reset();
-  heard_ = word;
+  const bool had = is_cluster(std::exchange(heard_, word));
   if (standing_.is_alone() || chooses()) return;
-  const bool is_left = standing_.in_sync() && word == kTakenNone;
+  const bool is_left = standing_.in_sync() && had && word == kTakenNone;
   if (is_left || differs()) let_go();
 }
 
@@ -41,11 +41,13 @@ bool WitnessAgreement::differs() const {
   return is_cluster(mine) && is_cluster(heard_) && mine != heard_;
 }
 
-/// The partner's word counts for the choice only when it was given after this node's own: one that has taken none, and
+/// The first of all, which holds what the one that orders wrote there in this epoch, is taken before that says so. The
+/// partner's word counts for the choice only when it was given after this node's own: one that has taken none, and
 /// has heard that this one has neither, takes none until it hears of one.
 bool WitnessAgreement::may_take(std::uint64_t cluster) const {
   if (heard_ == kTellsNothing) return true;
-  if (!chooses()) return heard_ == cluster;
+  const bool is_first = store_.known.witness_cluster == 0 && heard_ == kTakenNone;
+  if (!chooses()) return heard_ == cluster || is_first;
   return answer_ && answer_->told == word() && (answer_->word == kTakenNone || answer_->word == cluster);
 }
 

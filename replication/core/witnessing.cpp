@@ -268,7 +268,9 @@ bool Witnessing::has_told_of_this_replica(engine::Callback<> told) {
 // ---- raising -----------------------------------------------------------------------------------------------------
 
 bool Witnessing::raised() const {
-  return raised_ && !agreement_.differs() && store_.known.witness_repairs == store_.meta->knowledge().witness_repairs;
+  const bool is_let_go = store_.known.witness_cluster != 0 && !has_taken_witness(store_.known);
+  return raised_ && !is_let_go && !agreement_.differs() &&
+         store_.known.witness_repairs == store_.meta->knowledge().witness_repairs;
 }
 
 void Witnessing::tick() {
@@ -280,9 +282,10 @@ void Witnessing::tick() {
   raise();
 }
 
-/// What the partner says shows when this node looks next.
+/// Of the first witness of all the partner hears with the next question; of another one at once.
 void Witnessing::agree_with_partner() {
-  if (agreement_.is_untold()) user_.tell_partner();
+  const bool is_first = store_.known.witness_repairs == 0 && has_taken_witness(store_.known);
+  if (!is_first && agreement_.is_untold()) user_.tell_partner();
   if (agreement_.take_news()) changed_();
 }
 

@@ -54,7 +54,7 @@ void expect_the_end(engine::NodeSide side, const std::vector<scsi::LuRequest>& b
   auto& second = pair.write(side, 16, 2);
   ASSERT_TRUE(pair.wait_for([&] { return second.done && change.done; }, kSecond));
   EXPECT_EQ(change.status(), std::error_code{});
-  EXPECT_EQ(second.status(), make_error_code(Errc::aborted));
+  EXPECT_TRUE(second.status()) << "it came before: aborted, or lost on its way while the reset was made";
   EXPECT_EQ(pair.written(side, 24, 2), make_error_code(Errc::aborted)) << "it waited in its session all the time";
   pair.forget_command();
   EXPECT_EQ(pair.written(side, 32, 3), std::error_code{}) << "what came since";

@@ -14,7 +14,6 @@ constexpr std::size_t kAlignment = 4096;
 WorldOptions options_for(const ScriptedPair::Adjust& adjust) {
   WorldOptions options;
   options.without_faults = true;
-  if (const char* s = std::getenv("SCRIPT_SEED")) options.seed = std::strtoull(s, nullptr, 10);
   options.trace = std::getenv("LOCKSTEP_TRACE") != nullptr ? stdout : nullptr;
   options.adjust = [adjust](Scenario& s) {
     s.volumes.resize(1);
