@@ -84,10 +84,11 @@ void SimLink::send(std::span<const std::byte> header, std::span<const std::byte>
 /// What goes ahead overtakes all that was sent and has not arrived, or none of it.
 void SimLink::put_on_wire(Packet packet, Nanos travels) {
   const Nanos left = scheduler_.now();
+  packet.sent = left;
   if (times_.bytes_a_second != 0) {
     sent_at_ = std::max(sent_at_, left) + packet.source.size() * kSecond / times_.bytes_a_second;
   }
-  if (packet.goes_ahead && random_.chance(500'000)) {
+  if (packet.goes_ahead && random_.chance(500'000) && !any_stands_still()) {
     packet.ready = left + travels;
     const auto later = [&](const Packet& p) { return !p.goes_ahead || p.ready > packet.ready; };
     wire_.insert(std::ranges::find_if(wire_, later), std::move(packet));
@@ -100,8 +101,31 @@ void SimLink::put_on_wire(Packet packet, Nanos travels) {
 
 /// The first, or, when the receiver takes no more, the first that goes ahead.
 std::deque<SimLink::Packet>::iterator SimLink::next_on_wire() {
-  if (times_.window == 0 || window_ < times_.window) return wire_.begin();
-  return std::ranges::find_if(wire_, &Packet::goes_ahead);
+  const auto next =
+      times_.window == 0 || window_ < times_.window ? wire_.begin() : std::ranges::find_if(wire_, &Packet::goes_ahead);
+  if (next == wire_.end() || !any_stands_still()) return next;
+  const bool is_behind = std::any_of(wire_.begin(), next + 1, [this](const Packet& p) { return stands_still(p); });
+  return is_behind ? wire_.end() : next;
+}
+
+/// It is lost each time that it is sent. What was sent in one turn with it is in the same segment.
+bool SimLink::stands_still(const Packet& packet) const {
+  return std::ranges::any_of(wire_, [&](const Packet& other) {
+    return network_.loses(sender_, other.header_bytes + other.source.size()) && other.sent == packet.sent &&
+           other.session == packet.session;
+  });
+}
+
+/// What was sent is acknowledged in order: nothing overtakes it.
+bool SimLink::any_stands_still() const {
+  if (network_.largest[static_cast<std::size_t>(sender_)] == 0) return false;
+  return std::ranges::any_of(
+      wire_, [this](const Packet& p) { return network_.loses(sender_, p.header_bytes + p.source.size()); });
+}
+
+bool SimLink::is_lost(const Reply& reply) const {
+  return reply.session == stuck_session_ ||
+         network_.loses(engine::other(sender_), reply.header_bytes + reply.payload.size());
 }
 
 void SimLink::tell(Owner who, std::span<const std::byte> header) {
@@ -289,6 +313,11 @@ void SimLink::on_reply(void* self, std::uint64_t argument) {
   const engine::NodeSide receiver = engine::other(link.sender_);
   if (reply.session == link.sender_session_ && !link.network_.carries_from(receiver)) {
     reply.arrived_at_wire = true;  // held until the wire or the session decides
+    return;
+  }
+  if (reply.session == link.sender_session_ && link.is_lost(reply)) {
+    reply.arrived_at_wire = true;
+    link.stuck_session_ = reply.session;
     return;
   }
   const std::span<const std::byte> said(reply.header.data(), reply.header_bytes);

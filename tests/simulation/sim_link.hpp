@@ -72,6 +72,8 @@ class SimLink final : public replication::Link, private replication::RdmaPayload
   /// The session breaks, each end notices in its own time.
   void break_session();
   void network_changed();
+  /// Larger or smaller messages than before are lost.
+  void passes_more_or_less();
   /// One direction of this way stands still, or goes on and delivers what it held, in order.
   enum class Flow : std::uint8_t { requests, answers };
   void hold(Flow flow, bool held);
@@ -95,6 +97,7 @@ class SimLink final : public replication::Link, private replication::RdmaPayload
     std::uint32_t slot = 0;
     std::uint32_t generation = 0;
     std::uint64_t session = 0;
+    Nanos sent = 0;
     Nanos ready = 0;
     std::size_t header_bytes = 0;
     std::array<std::byte, replication::kMaxLinkHeader> header{};
@@ -161,6 +164,10 @@ class SimLink final : public replication::Link, private replication::RdmaPayload
   void pump();
   void put_on_wire(Packet packet, Nanos travels);
   [[nodiscard]] std::deque<Packet>::iterator next_on_wire();
+  [[nodiscard]] bool stands_still(const Packet& packet) const;
+  [[nodiscard]] bool any_stands_still() const;
+  [[nodiscard]] bool is_lost(const Reply& reply) const;
+  void send_held_again();
   void deliver(Packet packet);
   void take_copy(Packet& packet);
   void answer(Inbound& request, std::span<const std::byte> header, std::span<const std::byte> payload,
@@ -225,6 +232,7 @@ class SimLink final : public replication::Link, private replication::RdmaPayload
   std::size_t may_deliver_ = 0;       ///< of a broken session: how many more requests get through
   bool up_ = false;
   bool pumping_ = false;
+  std::uint64_t stuck_session_ = 0;          ///< whose answers stand behind one that is lost, each time
   std::array<bool, 2> held_{};               ///< each Flow
   std::vector<std::uint64_t> held_replies_;  ///< that would have arrived meanwhile
   std::deque<Packet> wire_;

@@ -139,17 +139,23 @@ void SimLink::break_session() {
   both_notice(100 * kMillisecond, 100 * kMillisecond);
 }
 
-void SimLink::network_changed() {
-  if (network_.whole()) {
-    pump();
-    if (rdma_) goes_on_writing();
-    for (std::uint32_t id = 0; id < replies_.size(); ++id) {
-      if (!replies_[id].live || !replies_[id].arrived_at_wire) continue;
-      scheduler_.after(delay(), sender_owner(), &SimLink::on_reply, this,
-                       (std::uint64_t{replies_[id].generation} << 32) | id);
-    }
-    return;
+void SimLink::passes_more_or_less() {
+  if (network_.whole()) send_held_again();
+}
+
+void SimLink::send_held_again() {
+  stuck_session_ = 0;
+  pump();
+  if (rdma_) goes_on_writing();
+  for (std::uint32_t id = 0; id < replies_.size(); ++id) {
+    if (!replies_[id].live || !replies_[id].arrived_at_wire) continue;
+    scheduler_.after(delay(), sender_owner(), &SimLink::on_reply, this,
+                     (std::uint64_t{replies_[id].generation} << 32) | id);
   }
+}
+
+void SimLink::network_changed() {
+  if (network_.whole()) return send_held_again();
   // A transport that hears nothing gives up sooner or later; if the wire comes back first, all goes on.
   if (random_.chance(700'000)) {
     const std::uint64_t session = sender_session_;

@@ -163,6 +163,49 @@ TEST_F(SimulatedLink, ADirectionThatStandsStillDeliversInOrderWhenItGoesOn) {
   }
 }
 
+TEST_F(SimulatedLink, WhatIsTooLargeIsLostAndAllThatWasSentWithItOrAfterItStandsBehind) {
+  make(1);
+  network.largest[0] = 1500;
+  link->passes_more_or_less();
+  send(1);
+  pass(kSecond);
+  EXPECT_EQ(done, 1u);
+  const std::vector<std::byte> large(8192);
+  send(2);
+  const std::byte header[1] = {std::byte{3}};
+  link->send(header, large, {}, [this](auto answer) { ++(answer ? done : failed); });
+  pass(kSecond);
+  send(4);
+  pass(2 * kSecond);
+  EXPECT_EQ(receiver.seen, (std::vector<unsigned>{1}));
+  link->reset();
+  pass(kSecond);
+  EXPECT_EQ(failed, 3u);
+  send(5);
+  pass(kSecond);
+  EXPECT_EQ(receiver.seen, (std::vector<unsigned>{1, 5})) << "what is small passes on the next connection";
+  EXPECT_EQ(done, 2u);
+}
+
+TEST_F(SimulatedLink, AnAnswerThatIsTooLargeHoldsUpThoseBehindIt) {
+  make(1);
+  network.largest[1] = 1500;
+  link->passes_more_or_less();
+  std::vector<std::byte> large(8192);
+  receiver.payload.assign(8192, std::byte{1});
+  const std::byte header[1] = {std::byte{1}};
+  link->send(header, {}, large, [this](auto answer) { ++(answer ? done : failed); });
+  pass(kSecond);
+  send(2);
+  pass(kSecond);
+  EXPECT_EQ(receiver.seen, (std::vector<unsigned>{1, 2}));
+  EXPECT_EQ(done, 0u);
+  network.largest[1] = 0;
+  link->passes_more_or_less();
+  pass(kSecond);
+  EXPECT_EQ(done, 2u);
+}
+
 TEST_F(SimulatedLink, AnswersMayBeOvertaken) {
   LinkTimes times;
   times.late = 500'000;

@@ -113,6 +113,13 @@ void World::cut_path(std::size_t path, NodeSide from, bool open) {
   for (const auto& way : ways_) way[path]->network_changed();
 }
 
+void World::lose_large(std::size_t path, NodeSide from, std::size_t largest) {
+  std::size_t& passes = networks[path].largest[static_cast<std::size_t>(from)];
+  if (std::exchange(passes, largest) == largest) return;
+  trace.add(from == NodeSide::a ? 'a' : 'b', "wire.passes", {{"path", path}, {"largest", largest}});
+  for (const auto& way : ways_) way[path]->passes_more_or_less();
+}
+
 bool World::is_whole() const {
   for (std::size_t path = 0; path < networks.size(); path += scenario.paths) {
     if (!networks[path].whole()) return false;

@@ -62,6 +62,8 @@ class World {
   void cut(engine::NodeSide from, bool open);
   /// … or by this one.
   void cut_path(std::size_t path, engine::NodeSide from, bool open);
+  /// What that node sends by this path and is larger is lost, each time; 0: nothing is.
+  void lose_large(std::size_t path, engine::NodeSide from, std::size_t largest);
   /// Of every shard, the first path's wires are whole.
   [[nodiscard]] bool is_whole() const;
   [[nodiscard]] bool all_in_sync();
