@@ -39,6 +39,7 @@ Membership::Membership(const MirrorParts& parts)
       lu_(parts.lu),
       front_(parts.front),
       changed_(parts.changed),
+      damping_(settings_),
       store_watch_(settings_, clock_, standing_, store_, sequencer_, applier_, resync_),
       left_epoch_(parts.left_records, standing_, store_),
       growth_(standing_, store_, [this] { exchange(); }),
@@ -82,7 +83,7 @@ ReplicaState Membership::state() const {
   s.running = ran(standing_.phase);
   s.set_back = generations_.set_back();
   const bool sound = has_begun() && !standing_.metadata_failed() && !leaving_ && !closed() &&
-                     !store_watch_.owes_old_work() && !s.set_back;
+                     !store_watch_.owes_old_work() && !s.set_back && !leaves_it_to_partner();
   s.able = sound && !store_.failed && !store_watch_.is_suspect();
   s.only_failed_operations = sound && store_.failed && !store_.flush_failed && !store_watch_.owes();
   s.serving = standing_.in_sync() || standing_.is_alone();
@@ -146,144 +147,6 @@ void Membership::take(std::uint64_t session, InboundRequest& request, const Mess
     default:
       return answer(request, m, Errc::corrupt);
   }
-}
-
-void Membership::on_partner_state(const ReplicaState& theirs, bool first) {
-  act(theirs);
-  if (!first || !outbound_.ready) return;
-  sequencer_.resend();
-  forwarder_.resend();
-  resync_.go_on();
-}
-
-/// Nothing differs from a copy that the partner has not got any more.
-void Membership::on_asked(bool learnt) {
-  giving_up_.on_partner_asked(learnt);
-  if (!exchange_.partner_unknown() || !std::exchange(split_, false)) return;
-  mark<"membership.split_ended_by_its_absence">();
-  verdict_ = Verdict::wait;
-  changed_();
-}
-
-/// All is well, and yet the next epoch of both is due.
-void Membership::change_in_sync(const ReplicaState& theirs) {
-  if (standing_.is_sequencer() && witnessing_.above() >= standing_.epoch().number) {
-    return driver_.drive_both(theirs, witnessing_.above());
-  }
-  if (!driver_.may_change_in_sync()) return;
-  if (growth_.is_due()) {
-    mark<"membership.grows">();
-    driver_.drive_both(theirs, 0);
-  } else if (next_arbiter(state(), theirs)) {
-    mark<"membership.changes_arbiter">();
-    driver_.drive_both(theirs, 0);
-  }
-}
-
-void Membership::want_arbiter(ArbiterWish wish) {
-  if (std::exchange(wish_, wish) != wish) exchange();
-}
-
-void Membership::act(const ReplicaState& theirs) {
-  if (steps_.drains_for_another(theirs.record.id)) {
-    mark<"membership.partner_went_on_meanwhile">();
-    steps_.end_unrecorded();
-  }
-  if (steps_.busy() || !has_begun()) return;
-  if (theirs.changing) return let_partner_change();
-  if (generations_.set_back()) stop_if_set_back();
-  const ReplicaState mine = state();
-  const Verdict before = verdict_;
-  verdict_ = decide(mine, theirs);
-  split_ = verdict_ == Verdict::split_brain;
-  const bool undecided = standing_.serves_nothing();
-  if (went_on_without(standing_.epoch(), theirs)) {
-    alone_.note_left_behind();
-    if (phases_.wrote_alone()) return driver_.part_ways();
-  }
-  switch (verdict_) {
-    case Verdict::settled:
-      send_refused_again(settings_.heartbeat_interval);
-      change_in_sync(theirs);
-      break;
-    case Verdict::drive_resume:
-      sequencer_.has_outlived() ? driver_.drive_both(theirs, 0) : driver_.drive_resume();
-      break;
-    case Verdict::drive_both:
-      driver_.drive_both(theirs, 0);
-      break;
-    case Verdict::drive_solo:
-      driver_.drive_solo(theirs);
-      break;
-    case Verdict::start_solo:
-      start_in_touch();
-      break;
-    case Verdict::source:
-      if (theirs.record.id == standing_.epoch().id) lu_.on_target();
-      if (!theirs.able && resync_.active()) phases_.lose_target();
-      if (theirs.set_back) break;  // it has not marked yet what is to be compared
-      if (theirs.able && theirs.record.id == standing_.epoch().id && !resync_.active()) phases_.start_source();
-      send_refused_again(settings_.heartbeat_interval);
-      break;
-    case Verdict::adopt:
-      driver_.adopt(theirs.record, false);
-      break;
-    case Verdict::take_over:
-      driver_.adopt(theirs.record, true);
-      break;
-    case Verdict::target:
-      if (standing_.metadata_failed()) break;  // it can't keep the unit's state, and nothing passes without
-      if (!standing_.is_forwarding()) phases_.apply(event::PartnerRecorded{clock_.now()});
-      if (theirs.serving) phases_.settle_left();
-      if (theirs.serving && command_.waits_for(OperatorCommand::Kind::leave)) command_.finish({});
-      break;
-    case Verdict::split_brain:
-      if (is_left_to_this(theirs)) start_in_touch();
-      break;
-    case Verdict::wait:
-      stop_if_left_behind(theirs);
-      break;
-    case Verdict::follow:
-      break;
-  }
-  if (verdict_ != before || undecided != (standing_.serves_nothing())) changed_();
-}
-
-/// Of a later state of this very replica, which was set back then, its target need not know.
-void Membership::start_in_touch() {
-  if (!ran(standing_.phase) && !witnessing_.has_told_of_this_replica([this] { exchange(); })) return;
-  phases_.apply(event::AloneRecorded{});
-}
-
-/// The two parted ways, and the partner is no member by its own record: nobody else will serve.
-bool Membership::is_left_to_this(const ReplicaState& theirs) const {
-  const bool only_this = standing_.epoch().members == engine::MemberSet::only(standing_.side());
-  // Who parted ways took the number that follows; a new copy of a later epoch of this very node has a higher one.
-  const bool parted = !theirs.record.members.contains(theirs.side) && theirs.record.number <= standing_.epoch().number;
-  return standing_.serves_nothing() && only_this && state().able && parted;
-}
-
-/// Nobody knows which of the two was set back: this one has acknowledged nothing yet, and does not begin to.
-void Membership::stop_if_left_behind(const ReplicaState& theirs) {
-  if (!standing_.is_alone() || !went_on_without(standing_.epoch(), theirs)) return;
-  mark<"membership.left_behind_while_alone">();
-  phases_.apply(event::Unfit{});
-}
-
-/// Its step may wait for orders that this node takes only once it keeps no sessions any more. Whatever the step comes
-/// to, they are closed at its end.
-void Membership::let_partner_change() {
-  if (!standing_.keeps_sessions()) return;
-  mark<"membership.lets_partner_change">();
-  phases_.apply(event::NotAlone{});
-}
-
-/// Orders that a step refused which was given up then, or that found the link's queue full, or a partner that still
-/// kept its sessions.
-void Membership::send_refused_again(engine::Duration every) {
-  if (!outbound_.ready || clock_.now() - sent_again_ < every) return;
-  sent_again_ = clock_.now();
-  sequencer_.resend();
 }
 
 /// It may have been serving: a machine's memory is set back with its disks.
@@ -358,6 +221,7 @@ void Membership::tick() {
   assert(steps_.busy() || !std::holds_alternative<phase::Recording>(standing_.phase));
   const engine::TimePoint now = clock_.now();
   store_watch_.watch_own_ticks(now);
+  if (damping_.tick(now, partner_.in_contact())) exchange();
   watch_lease(now);
   space_.tick();
   watch_stores(now);
@@ -366,7 +230,7 @@ void Membership::tick() {
   if (store_watch_.old_work_ended()) exchange();
   take_buffers_back(now);
   end_overdue_step(now);
-  if (steps_.is(Step::driving)) send_refused_again(kExchangeUnsettled / 4);  // the step may wait for just these
+  help_step_on(now);
   const bool settled = verdict_ == Verdict::settled || verdict_ == Verdict::target || verdict_ == Verdict::source;
   if (!steps_.busy() && now - exchange_.asked_at() > (settled ? kExchangeSettled : kExchangeUnsettled)) exchange();
   heed_witness();
@@ -390,6 +254,17 @@ void Membership::tick() {
     command_.finish(
         engine::fail(Errc::timed_out, "The partner did not agree in time. Look at its state and try again."));
   }
+}
+
+/// It may wait for just these: orders of this node's that were refused; or of the partner's, which this one takes only
+/// when it keeps no sessions.
+void Membership::help_step_on(engine::TimePoint now) {
+  const bool may_wait_for_orders = steps_.is(Step::driving) || steps_.is(Step::following);
+  if (may_wait_for_orders && !leaves_partner_out()) send_refused_again(kExchangeUnsettled / 4);
+  const auto& theirs = exchange_.partner();
+  const bool partner_may_have_ordered = !standing_.is_sequencer() && theirs && theirs->running;
+  const bool waits = steps_.is(Step::driving) && steps_.is_overdue(now, kExchangeUnsettled);
+  if (waits && partner_may_have_ordered) let_partner_change();
 }
 
 /// An operation that a store has not completed in its deadline is a failure, also of the only member's store.

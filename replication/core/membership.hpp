@@ -11,6 +11,7 @@
 #include "replication/core/epoch_driver.hpp"
 #include "replication/core/epoch_follower.hpp"
 #include "replication/core/epoch_steps.hpp"
+#include "replication/core/flap_damping.hpp"
 #include "replication/core/giving_up.hpp"
 #include "replication/core/going_alone.hpp"
 #include "replication/core/growth.hpp"
@@ -109,7 +110,8 @@ class Membership : ExchangeUser, StepsUser, PhasesUser, AloneUser, DriverUser, F
   void watch_lease(engine::TimePoint now);
   void take_buffers_back(engine::TimePoint now);
   void end_overdue_step(engine::TimePoint now);
-  // what the partner says (state_exchange.hpp), and what follows
+  void help_step_on(engine::TimePoint now);
+  // what the partner says (state_exchange.hpp), and what follows (membership_agreeing.cpp)
   void exchange() { exchange_.ask(); }
   [[nodiscard]] bool may_tell_state() const override { return !steps_.is(Step::following); }
   [[nodiscard]] bool waits_for_partner() const override { return verdict_ == Verdict::follow; }
@@ -119,6 +121,10 @@ class Membership : ExchangeUser, StepsUser, PhasesUser, AloneUser, DriverUser, F
   void on_partner_unfit(const std::string& why) override { failure_ = why; }
   void on_asked(bool learnt) override;
   void act(const ReplicaState& theirs);
+  void agree_again(const ReplicaState& theirs, bool was_settled);
+  /// A step is under way after which this node is alone, since contact comes and goes.
+  [[nodiscard]] bool leaves_partner_out() const { return damping_.damped() && steps_.is(Step::driving); }
+  [[nodiscard]] bool leaves_it_to_partner() const;
   void change_in_sync(const ReplicaState& theirs);
   void start_in_touch();
   [[nodiscard]] bool is_left_to_this(const ReplicaState& theirs) const;
@@ -172,6 +178,7 @@ class Membership : ExchangeUser, StepsUser, PhasesUser, AloneUser, DriverUser, F
   LuStateKeeper& lu_;
   Front& front_;
   const std::function<void()>& changed_;
+  FlapDamping damping_;
   StoreWatch store_watch_;
   LeftEpoch left_epoch_;
   Growth growth_;

@@ -187,6 +187,8 @@ std::string Membership::reason() const {
   if (standing_.serves_nothing() && alone_.is_left_behind()) return kLeftBehind;
   if (standing_.serves_nothing()) return "Waiting for the partner, the witness or an operator.";
   if (space_.lacking()) return store_.lack_of_space();
+  if (standing_.is_alone() && damping_.damped()) return damping_.why_partner_waits();
+  if (standing_.is_forwarding() && damping_.stood_still()) return damping_.why_this_waits();
   return resync_.why_unreadable();
 }
 

@@ -61,6 +61,8 @@ void Membership::lose_lease() {
 }
 
 void Membership::on_contact_lost() {
+  const bool both_served = ran(standing_.phase) && standing_.epoch().members.is_both();
+  damping_.lost(clock_.now(), both_served || resync_.active(), partner_.is_catching_up());
   front_.end_unstarted(Selection::partners());
   if (standing_.in_sync()) mark<"membership.lease_lost">();
   phases_.apply(event::ContactLost{clock_.now(), standing_.is_sequencer()});
@@ -68,6 +70,7 @@ void Membership::on_contact_lost() {
 
 void Membership::on_partner_restarted() {
   exchange_.forget_partner();
+  damping_.forget();
   generations_.forget_partner();
   outbound_.ready = false;
   applier_.forget_sequences();

@@ -89,6 +89,8 @@ class Partner {
   [[nodiscard]] engine::Duration age(const Receipt& receipt) const;
   /// To be called all the time: that it was not is how the program knows that it stood still.
   void watch_own_clock(engine::TimePoint at);
+  /// It did until a moment ago.
+  [[nodiscard]] bool is_catching_up() const { return stalls_.is_catching_up(); }
   [[nodiscard]] const engine::Uuid& process() const { return process_; }
   /// What the partner's clock showed, at the latest, when this node sent the heartbeat that its contact rests on: a
   /// forward that carries it was sent before this node could have dropped it.

@@ -37,7 +37,7 @@ PARTS = (
     " sequences volume_status write_same",
     "fencing link_budget look_times messages op resync_governor stall_watch verdict witness_memory",
     "lu_state_in_force memory_watch node_settings operations",
-    "partner standing",
+    "flap_damping partner standing",
     "forward_entries local_store",
     "completions growth left_epoch outbound space witness_agreement",
     "forwarder resync",

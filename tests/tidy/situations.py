@@ -15,7 +15,7 @@ CLI = root / "ui-api/cli"
 JUDGES = ("mgmt/control/health.cpp", "mgmt/control/link_health.cpp", "mgmt/control/stale_database.cpp",
           "mgmt/control/volume_verdict.cpp", "mgmt/data_plane/node_space.cpp", "mgmt/data_plane/memory_bound.cpp", "engine/rdma/check/fabric_check.cpp",
           "engine/rdma/check/fabric_growth.cpp", *(f"replication/core/{name}.cpp" for name in (
-              "witnessing", "fencing", "going_alone", "membership", "membership_commands", "local_store", "partner")))
+              "witnessing", "fencing", "flap_damping", "going_alone", "membership", "membership_commands", "local_store", "partner")))
 SENTENCE_WORDS = 3  # fewer are parts of one
 STRING = r'"(?:[^"\\\n]|\\.)*"'
 A_REASON = rf"(?:\bfail(?:_metadata)?\(|\b(?:reason_?|failure_) =)\s*({STRING})"  # of a replica, anywhere in the mirror
