@@ -174,6 +174,7 @@ std::string Membership::reason() const {
   if (store_.failed) return store_.reason;
   if (leaving_) return "Left for maintenance: restart lockstepd on this node to bring this replica back.";
   if (standing_.serves_nothing() && !partner_.refusal().empty()) return partner_.refusal();
+  if (standing_.serves_nothing() && generations_.set_back()) return Witnessing::why_set_back();
   if (standing_.serves_nothing() || failover_limited()) {
     if (!witnessing_.reason().empty()) return witnessing_.reason();
   }

@@ -374,12 +374,15 @@ WitnessRecord Witnessing::record_for(std::uint64_t number, const engine::Uuid& e
                : std::array{known.partner_generation, known.generation}};
 }
 
+const char* Witnessing::why_set_back() {
+  return "This replica was set back in time: a later state of it is known. It goes on with its partner, or when an "
+         "operator forces it.";
+}
+
 bool Witnessing::is_set_back() {
   if (!generations_.set_back()) return false;
   mark<"witness.knows_a_newer_generation">();
-  reason_ =
-      "This replica was set back in time: a later state of it is known. It goes on with its partner, or when an "
-      "operator forces it.";
+  reason_ = why_set_back();
   return true;
 }
 
@@ -406,7 +409,6 @@ bool Witnessing::mine_was_there() const {
 /// lost what was written since. What the partner won before it recorded this very epoch, and comes late, is void.
 bool Witnessing::serves_against(const WitnessView& view, bool trusted) {
   if (!standing_.is_alone()) return false;
-  if (is_set_back()) return true;
   if (!trusted || user_.agreed() || !is_lost(view.record)) return false;
   mark<"witness.overrules">();
   overruled_ = true;
@@ -423,6 +425,8 @@ void Witnessing::raise_over(const WitnessView& view) {
   // What was recorded since it looked, and is not served yet, the partner has perhaps won over.
   if (!standing_.in_sync() && !standing_.is_alone()) return;
   if (standing_.in_sync() && !standing_.lease_valid()) return;
+  // What the witness knows of it is all that tells, where both nodes were set back: nothing is written over that.
+  if (is_set_back()) return;
   const bool right = judge_witness(raised_with_, view) == WitnessTrust::ok;
   if (serves_against(view, right)) return;
   if (standing_.in_sync()) let_go_of_old(view);

@@ -85,6 +85,8 @@ class Witnessing {
   /// on without it.
   [[nodiscard]] bool overruled() const { return overruled_; }
   [[nodiscard]] const std::string& reason() const { return reason_; }
+  /// Why a replica goes on with nobody that was set back (Generations::set_back()).
+  [[nodiscard]] static const char* why_set_back();
 
  private:
   void ask_for_record(engine::Callback<const engine::IoResult<WitnessView>&> answered);
