@@ -264,7 +264,9 @@ class Forbidden {
  public:
   explicit Forbidden(const std::filesystem::path& folder) : folder_(folder), user_(::geteuid()) {
     ::chmod(folder.c_str(), 0);
-    if (user_ == 0) EXPECT_EQ(::seteuid(65534), 0) << "root may write everywhere";
+    if (user_ == 0) {
+      EXPECT_EQ(::seteuid(65534), 0) << "root may write everywhere";
+    }
   }
   Forbidden(const Forbidden&) = delete;
   Forbidden& operator=(const Forbidden&) = delete;

@@ -12,7 +12,7 @@
 
 #include "engine/base/byte_order.hpp"
 
-namespace lockstep::mgmt::test {
+namespace lockstep::test {
 namespace {
 
 using engine::load_be;
@@ -86,7 +86,7 @@ ForeignArray::~ForeignArray() {
   ::close(listener_);
 }
 
-LunAddress ForeignArray::address(const std::string& what) const {
+mgmt::LunAddress ForeignArray::address(const std::string& what) const {
   return {what, fmt::format("127.0.0.1:{}", port_), "iqn.2005-10.org.example:array",
           0,    "iqn.2026-11.io.lockstep:import",   {}};
 }
@@ -249,4 +249,4 @@ ForeignArray::Answer ForeignArray::tell_provisioning() const {
   return {{.status = 0}, out};
 }
 
-}  // namespace lockstep::mgmt::test
+}  // namespace lockstep::test

@@ -13,7 +13,7 @@
 
 #include "mgmt/control/lun_session.hpp"
 
-namespace lockstep::mgmt::test {
+namespace lockstep::test {
 
 /// What a command ends with; status 0: it went well.
 struct ArrayFailure {
@@ -44,7 +44,7 @@ class ForeignArray {
   ForeignArray(const ForeignArray&) = delete;
   ForeignArray& operator=(const ForeignArray&) = delete;
 
-  [[nodiscard]] LunAddress address(const std::string& what) const;
+  [[nodiscard]] mgmt::LunAddress address(const std::string& what) const;
   [[nodiscard]] int port() const { return port_; }
   [[nodiscard]] Unit get();
   void set(Unit unit);
@@ -80,4 +80,4 @@ class ForeignArray {
   std::thread thread_;
 };
 
-}  // namespace lockstep::mgmt::test
+}  // namespace lockstep::test
