@@ -248,6 +248,7 @@ TEST_F(ANode, MakesNoOtherKeyForANewVolumeBesideCopiesThatNeedTheMissingOne) {
   EXPECT_FALSE(std::filesystem::exists(folder / "node.key"));
   EXPECT_FALSE(std::filesystem::exists(folder / "v.data"));
   request.epoch.members = engine::MemberSet::only(engine::NodeSide::b);
+  request.epoch.sequencer = engine::NodeSide::b;
   request.clean = false;
   create(request);
   ASSERT_TRUE(wait_for([this] { return ended.size() == 3; }));
