@@ -26,6 +26,11 @@ bool is_of_another(const WitnessView& seen, const WitnessView& written) {
   return elsewhere || written.mod_revision <= seen.revision;
 }
 
+EtcdProbe found_by(EtcdAnswer answer, std::uint64_t cluster) {
+  const bool answers = !answer.problem.code;
+  return {answers, answer.refused, std::move(answer.problem.message), answers ? cluster : 0};
+}
+
 }  // namespace
 
 struct EtcdWitness::Impl : std::enable_shared_from_this<Impl> {
@@ -229,9 +234,8 @@ void EtcdWitness::probe(engine::Callback<EtcdProbe> done, engine::Duration patie
   impl_->calls->submit(
       kEtcdRangePath, etcd_range_request(slot), EtcdCallKind::probe,
       [slot, done = std::move(done)](EtcdAnswer answer) mutable {
-        const bool answers = !answer.problem.code;
-        const auto view = answers ? parse_range_answer(slot, answer.body) : WitnessView{};
-        done({answers, answer.refused, std::move(answer.problem.message), view ? view->cluster : 0});
+        const auto view = parse_range_answer(slot, answer.body);
+        done(found_by(std::move(answer), view ? view->cluster : 0));
       },
       patience);
 }
@@ -241,11 +245,8 @@ void EtcdWitness::try_write(engine::Callback<EtcdProbe> done, engine::Duration p
   impl_->calls->submit(
       kEtcdTxnPath, etcd_write_trial_request(slot), EtcdCallKind::probe,
       [slot, done = std::move(done)](EtcdAnswer answer) mutable {
-        const bool answers = !answer.problem.code;
-        const auto views =
-            answers ? parse_reads_answer(std::span(&slot, 1), answer.body) : std::vector<engine::Result<WitnessView>>();
-        const bool told = !views.empty() && views.front();
-        done({answers, answer.refused, std::move(answer.problem.message), told ? views.front()->cluster : 0});
+        const auto view = parse_reads_answer(std::span(&slot, 1), answer.body).front();
+        done(found_by(std::move(answer), view ? view->cluster : 0));
       },
       patience);
 }

@@ -21,6 +21,16 @@ class ScsiSanitize : public ScsiTest {
     while (disk.held()) disk.release_one();
     expect_sense(*c, scsi::SenseKey::medium_error, scsi::asc::kSanitizeCommandFailed);
   }
+  /// All is erased, and the disk holds the state's next step.
+  std::unique_ptr<FakeCommand> sanitize_until_its_end_is_told() {
+    disk.deferred = true;
+    auto c = make({0x48, 0x02});
+    device.execute(*c);
+    disk.release_one();  // the state
+    disk.release_one();  // the look
+    disk.release_one();  // the unit is a single piece
+    return c;
+  }
 };
 
 TEST_F(ScsiSanitize, EraseLeavesZerosAndTheMediumIsShutMeanwhile) {
@@ -74,12 +84,7 @@ TEST_F(ScsiSanitize, IsAnsweredWhenItIsOverWhoeverHearsFirstThatItRuns) {
 }
 
 TEST_F(ScsiSanitize, IsNotBegunAgainWhileTheStateIsToldOfItsEnd) {
-  disk.deferred = true;
-  auto c = make({0x48, 0x02});
-  device.execute(*c);
-  disk.release_one();  // the state
-  disk.release_one();  // the look
-  disk.release_one();  // the unit is a single piece
+  auto c = sanitize_until_its_end_is_told();
   ASSERT_EQ(disk.log.back().opcode, engine::DiskOpcode::change_state);
   expect_sense(*in({0x00}), scsi::SenseKey::not_ready, scsi::asc::kSanitizeInProgress);
   disk.release_one();
@@ -90,12 +95,7 @@ TEST_F(ScsiSanitize, IsNotBegunAgainWhileTheStateIsToldOfItsEnd) {
 }
 
 TEST_F(ScsiSanitize, IsAnsweredThoughItsVolumeGoesWhileTheStateIsToldOfItsEnd) {
-  disk.deferred = true;
-  auto c = make({0x48, 0x02});
-  device.execute(*c);
-  disk.release_one();  // the state
-  disk.release_one();  // the look
-  disk.release_one();  // the unit is a single piece
+  auto c = sanitize_until_its_end_is_told();
   bool drained = false;
   device.adopt(*LunMap::make({}, {}), [&] { drained = true; });
   EXPECT_FALSE(drained);
@@ -105,12 +105,7 @@ TEST_F(ScsiSanitize, IsAnsweredThoughItsVolumeGoesWhileTheStateIsToldOfItsEnd) {
 }
 
 TEST_F(ScsiSanitize, ThatIsAtItsEndHoldsNoCommandThatIsGivenUp) {
-  disk.deferred = true;
-  auto c = make({0x48, 0x02});
-  device.execute(*c);
-  disk.release_one();  // the state
-  disk.release_one();  // the look
-  disk.release_one();  // the unit is a single piece
+  auto c = sanitize_until_its_end_is_told();
   ASSERT_EQ(disk.log.back().opcode, engine::DiskOpcode::change_state);
   device.abort(*c);
   EXPECT_EQ(c->completions, 1);
