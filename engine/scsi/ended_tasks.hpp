@@ -20,6 +20,8 @@ namespace lockstep::scsi {
 
 class EndedTasks {
  public:
+  /// Of what came by `begun`, before anybody here noted what changes ended: it counts as ended.
+  explicit EndedTasks(engine::TimePoint begun) : latest_(begun), of_everybody_(begun) {}
   /// What has come by `now` is ended by a change with these events.
   void note(std::span<const LuEvent> events, engine::TimePoint now);
   [[nodiscard]] bool covers(const NexusKey& nexus, engine::TimePoint came) const {
@@ -35,9 +37,9 @@ class EndedTasks {
   static constexpr std::size_t kMost = 64;
   [[nodiscard]] bool look(const NexusKey& nexus, engine::TimePoint came) const;
 
-  engine::TimePoint latest_{engine::Duration::min()};        ///< of all changes,
-  engine::TimePoint of_everybody_{engine::Duration::min()};  ///< … and of those that ended everybody's
-  std::deque<Ended> ended_;                                  ///< the others, oldest first
+  engine::TimePoint latest_;        ///< of all changes,
+  engine::TimePoint of_everybody_;  ///< … and of those that ended everybody's
+  std::deque<Ended> ended_;         ///< the others, oldest first
 };
 
 }  // namespace lockstep::scsi

@@ -61,7 +61,8 @@ class LuStateKeeper {
         in_force_(in_force),
         completions_(completions),
         forwarder_(forwarder),
-        user_(user) {
+        user_(user),
+        ended_(clock.now()) {
     in_force_.drained = [this] { pump(); };
   }
   ~LuStateKeeper();

@@ -88,6 +88,23 @@ TEST(PreemptAndAbort, LeavesOthersCommandsAlone) {
   EXPECT_EQ(pair.written(kB, 8, 2), std::error_code{});
 }
 
+/// It waits in its session while the volume goes and comes: who has it then does not know what was reset before.
+TEST(UnitReset, LetsNothingBeginOfACommandThatCameBeforeTheVolumeWasAttachedAgain) {
+  ScriptedPair pair(pair_program(), [](Scenario& s) { s.reservations = true; });
+  pair.remember_command(kB);
+  auto& reset = pair.change_state(kA, unit_reset());
+  ASSERT_TRUE(pair.wait_for([&] { return reset.done; }));
+  bool detached = false;
+  pair.host(kB).program()->detach(0, [&] { detached = true; });
+  ASSERT_TRUE(pair.wait_for([&] { return detached; }));
+  pair.host(kB).program()->attach_again(0);
+  ASSERT_TRUE(pair.wait_for([&] { return pair.in_sync(); }));
+  EXPECT_EQ(pair.written(kB, 8, 2), make_error_code(Errc::aborted));
+  pair.forget_command();
+  EXPECT_EQ(pair.written(kB, 16, 3), std::error_code{});
+  EXPECT_EQ(pair.value_at(kA, 8), 0);
+}
+
 TEST(UnitReset, LetsWhatTheUnitDoesByItselfGoOn) {
   ScriptedPair pair(pair_program(), [](Scenario& s) { s.reservations = true; });
   pair.remember_command(kB);

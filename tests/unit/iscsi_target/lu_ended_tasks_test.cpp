@@ -7,6 +7,7 @@ namespace lockstep::scsi::test {
 namespace {
 
 engine::TimePoint at(int second) { return {std::chrono::seconds(second)}; }
+constexpr engine::TimePoint kBegun{std::chrono::seconds(-1)};
 
 LuEvent of_all(LuAttention kind) { return {.kind = kind}; }
 LuEvent preempted(const NexusKey& nexus) {
@@ -14,16 +15,24 @@ LuEvent preempted(const NexusKey& nexus) {
 }
 
 TEST(LuEndedTasks, ThereAreNoneBeforeAnythingEndsSome) {
-  EndedTasks ended;
+  EndedTasks ended(kBegun);
   EXPECT_FALSE(ended.covers(port_of('a'), at(0)));
   ended.note(std::vector{of_all(LuAttention::mode_parameters_changed), of_all(LuAttention::reservations_released)},
              at(5));
   EXPECT_FALSE(ended.covers(port_of('a'), at(1)));
 }
 
+/// What changed before nobody here knows.
+TEST(LuEndedTasks, WhatCameBeforeTheyBeganCountsAsEnded) {
+  const EndedTasks ended(at(3));
+  EXPECT_TRUE(ended.covers(port_of('a'), at(2)));
+  EXPECT_TRUE(ended.covers(port_of('b'), at(3)));
+  EXPECT_FALSE(ended.covers(port_of('a'), at(4)));
+}
+
 TEST(LuEndedTasks, AResetEndsEverybodysThatCameBefore) {
   for (const auto kind : {LuAttention::unit_reset, LuAttention::bus_reset}) {
-    EndedTasks ended;
+    EndedTasks ended(kBegun);
     ended.note(std::vector{of_all(kind)}, at(5));
     for (const char name : {'a', 'b'}) {
       EXPECT_TRUE(ended.covers(port_of(name), at(4)));
@@ -34,7 +43,7 @@ TEST(LuEndedTasks, AResetEndsEverybodysThatCameBefore) {
 }
 
 TEST(LuEndedTasks, PreemptingEndsThoseOfWhoIsPreempted) {
-  EndedTasks ended;
+  EndedTasks ended(kBegun);
   ended.note(std::vector{preempted(port_of('a'))}, at(5));
   EXPECT_TRUE(ended.covers(port_of('a'), at(5)));
   EXPECT_FALSE(ended.covers(port_of('a'), at(6)));
@@ -48,7 +57,7 @@ TEST(LuEndedTasks, PreemptingEndsThoseOfWhoIsPreempted) {
 
 /// Rather than for ever: who is told that a command was aborted sends it again.
 TEST(LuEndedTasks, OfManyThatPreemptNoneIsForgottenWhateverElseEndsWithThem) {
-  EndedTasks ended;
+  EndedTasks ended(kBegun);
   for (int i = 0; i < 1000; ++i) {
     NexusKey one = port_of('a');
     one.isid[5] = static_cast<std::uint8_t>(i);
