@@ -1,6 +1,7 @@
 #include "replication/core/going_alone.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "replication/core/marks.hpp"
 #include "replication/core/verdict.hpp"
@@ -12,6 +13,8 @@ using engine::MemberSet;
 namespace {
 /// A witness that said that this node may not start.
 constexpr engine::Duration kAskAgainAfter = std::chrono::seconds(1);
+/// … and one that could not be asked.
+constexpr engine::Duration kTryAgainAfter = std::chrono::milliseconds(200);
 }  // namespace
 
 GoingAlone::GoingAlone(const MirrorParts& parts, StoreWatch& store_watch, const StateExchange& exchange,
@@ -47,26 +50,40 @@ bool GoingAlone::hears_nobody() const {
 
 /// By its own record, which may be of before the partner went on: a copy that was set back has such a one, too, and the
 /// witness need not have heard of a join. So whoever knows better has time to call. Where nobody is, a lease is all
-/// that a node alone for good waits; a witness that says nothing for as long as a decision takes is out of reach.
+/// that a node alone for good waits; a witness that says nothing for as long as a decision takes is out of reach, one
+/// that misses a question (it elects a leader, a packet was lost) is not.
 void GoingAlone::confirm_start() {
   const engine::TimePoint now = clock_.now();
   if (now < partner_calls_until() || now < confirm_again_) return;
-  if (confirming_since_) {
+  // One that heard its partner meanwhile, or stood still, has not asked all the time.
+  if (confirming_ && now - confirming_->looked > settings_.lease) confirming_.reset();
+  if (!confirming_) confirming_ = Confirming{.since = now, .looked = now};
+  confirming_->looked = now;
+  if (now - confirming_->since >= (kDecidesWithin - 1) * settings_.lease) {
     ++confirm_run_;
-    confirming_since_.reset();
+    confirming_.reset();
     confirm_again_ = now + kAskAgainAfter;
     if (witnessing_.forbade_start()) return;
     mark<"membership.starts_without_an_answer">();
     return start();
   }
-  confirming_since_ = now;
-  confirm_again_ = now + (kDecidesWithin - 1) * settings_.lease;
-  witnessing_.confirm([this, now, run = ++confirm_run_](bool may_start) {
-    if (run != confirm_run_) return;
-    confirming_since_.reset();
-    confirm_again_ = now + kAskAgainAfter;
-    if (may_start) start();
+  if (std::exchange(confirming_->asked, true)) return;
+  witnessing_.confirm([this, run = ++confirm_run_](Witnessing::StartWord word) {
+    if (run == confirm_run_) take_word(word);
   });
+}
+
+void GoingAlone::take_word(Witnessing::StartWord word) {
+  const engine::TimePoint now = clock_.now();
+  if (word == Witnessing::StartWord::none) {
+    mark<"membership.start_was_not_answered">();
+    confirming_->asked = false;
+    confirm_again_ = now + kTryAgainAfter;
+    return;
+  }
+  confirming_.reset();
+  confirm_again_ = now + kAskAgainAfter;
+  if (word == Witnessing::StartWord::may) start();
 }
 
 void GoingAlone::start() {

@@ -42,7 +42,7 @@ class GoingAlone {
   void decide_without_partner();
   /// The only member by its record, and about to know whether it starts: true for a bounded time only.
   [[nodiscard]] bool starts_soon() const {
-    return confirming_since_ && clock_.now() - attached_ < kDecidesWithin * settings_.lease;
+    return confirming_ && clock_.now() - attached_ < kDecidesWithin * settings_.lease;
   }
   /// Has the store prove that it works, then decides.
   void prove_store() { static_cast<void>(store_is_proven()); }
@@ -74,6 +74,11 @@ class GoingAlone {
     engine::EpochRecord next;
     bool forced = false;
   };
+  /// The witness owes a word: since when, and whether a question is under way.
+  struct Confirming {
+    engine::TimePoint since, looked;
+    bool asked = false;
+  };
   struct FenceAsked {
     engine::Uuid epoch;  ///< that this node wants to go on from
     engine::TimePoint since;
@@ -83,6 +88,7 @@ class GoingAlone {
   /// A process that has just started lets its partner call first.
   [[nodiscard]] engine::TimePoint partner_calls_until() const { return attached_ + settings_.lease; }
   void confirm_start();
+  void take_word(Witnessing::StartWord word);
   void start();
   [[nodiscard]] bool store_is_proven();
   [[nodiscard]] bool no_process_is_in_this_epoch();
@@ -103,7 +109,7 @@ class GoingAlone {
   EpochSteps& steps_;
   PhaseRunner& phases_;
   AloneUser& user_;
-  std::optional<engine::TimePoint> confirming_since_;  ///< the witness owes the answer to the last question
+  std::optional<Confirming> confirming_;
   std::uint64_t confirm_run_ = 0;
   engine::TimePoint attached_, confirm_again_;
   engine::TimePoint last_grant_;  ///< when this node last granted a lease, or may have (a process before this one)

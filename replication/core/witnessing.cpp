@@ -227,15 +227,16 @@ bool Witnessing::is_lost(const std::optional<WitnessRecord>& record) const {
 }
 
 /// What it said last counts as well: without an answer, and beside one of a witness that forgot it.
-void Witnessing::confirm(engine::Callback<bool> may_start) {
-  if (!witness_ || standing_.epoch().arbiter.kind != engine::ArbiterKind::witness) return may_start(true);
-  auto told = std::make_shared<engine::Callback<bool>>(std::move(may_start));
+void Witnessing::confirm(engine::Callback<StartWord> answered) {
+  if (!witness_ || standing_.epoch().arbiter.kind != engine::ArbiterKind::witness) return answered(StartWord::may);
+  auto told = std::make_shared<engine::Callback<StartWord>>(std::move(answered));
   ask_for_record([this, told, run = run_](const IoResult<WitnessView>& view) {
-    if (run != run_ || is_set_back()) return (*told)(false);
+    if (run != run_ || is_set_back()) return (*told)(StartWord::may_not);
     if (view) overruled_ = is_lost(view->record);
-    if (forbade_start()) return (*told)(false);
-    if (!view) reason_ = is_unreachable(view.error());
-    (*told)(true);
+    if (forbade_start()) return (*told)(StartWord::may_not);
+    if (view) return (*told)(StartWord::may);
+    reason_ = is_unreachable(view.error());
+    (*told)(StartWord::none);
   });
 }
 

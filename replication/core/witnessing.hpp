@@ -54,8 +54,9 @@ class Witnessing {
 
   /// Asks for {me} until it is won, lost or abandoned. `won` gets the record that the witness holds then.
   void ask(engine::Callback<WitnessRecord> won);
-  /// A record {me} starts: only a record of somebody else's above it forbids that. No answer does not.
-  void confirm(engine::Callback<bool> may_start);
+  /// A record {me} starts: only a record of somebody else's above it forbids that.
+  enum class StartWord : std::uint8_t { may, may_not, none };  ///< none: it could not be asked
+  void confirm(engine::Callback<StartWord> answered);
   /// What it said last, perhaps to an earlier process, forbids it: that holds while it says nothing, too.
   [[nodiscard]] bool forbade_start();
   /// A later state of this replica may be known there. False: it is asked, and `told` says when it has answered; where

@@ -270,7 +270,8 @@ void Nemesis::revert(Host& host) {
   // What it has acknowledged alone, or may acknowledge, is nowhere else: with it the volume waits for an operator.
   const bool only_copy = !shared || (!known_better && has_left(partner));
   const bool force_asks_nobody = world_.scenario.faults.force;
-  const bool told = !force_asks_nobody && !partner.running() && witness_knows_better(host);
+  const bool asks_witness = host.witness().reachable() && !host.slow_witness().slow();
+  const bool told = !force_asks_nobody && !partner.running() && witness_knows_better(host) && asks_witness;
   if (only_copy || (!known_better && !told)) return;
   if (!known_better) world_.trace.add(host.name(), "node.set_back_alone");
   careful_until_ = world_.scheduler.now() + kLongestCare;

@@ -100,6 +100,32 @@ TEST(OldCopy, DoesNotStartWhenTheWitnessIsHeardWithinALease) {
   EXPECT_EQ(world.pair.violation(), "");
 }
 
+/// It elects a leader, or a packet is lost: it is asked again.
+TEST(OldCopy, DoesNotStartWhenTheWitnessMissesItsFirstQuestions) {
+  OnlyMember world;
+  world.set_a_back();
+  world.boot_unheard(kA);
+  EXPECT_TRUE(world.never_serves(kA, 3 * kLease));
+  world.show_witness(kA);
+  EXPECT_TRUE(world.never_serves(kA, 20 * kLease));
+  EXPECT_EQ(world.pair.violation(), "");
+}
+
+/// Who has heard its partner meanwhile has not asked all the time.
+TEST(OldCopy, DoesNotStartForWhatTheWitnessMissedLongAgo) {
+  OnlyMember world;
+  world.set_a_back();
+  world.pair.host(kB).end(Host::End::power_cut);
+  world.boot_unheard(kA);
+  EXPECT_TRUE(world.never_serves(kA, 2 * kLease));
+  world.pair.host(kA).freeze();
+  world.pair.run_for(20 * kLease);
+  world.pair.host(kA).thaw();
+  EXPECT_TRUE(world.never_serves(kA, 2 * kLease));
+  world.show_witness(kA);
+  EXPECT_TRUE(world.never_serves(kA, 20 * kLease));
+}
+
 /// Before it acknowledges much, and without its partner.
 TEST(OldCopy, StopsWhenItReadsThatThePartnerWon) {
   OnlyMember world;

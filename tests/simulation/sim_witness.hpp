@@ -27,6 +27,7 @@ class WitnessClient final : public replication::Witness {
   void remove(const engine::Uuid& volume, engine::Callback<std::error_code> done) override;
 
   void set_reachable(bool reachable) { reachable_ = reachable; }
+  [[nodiscard]] bool reachable() const { return reachable_; }
   /// Another witness from now on, or none; what is on its way to the old one may be carried out there, unheard.
   void use(SimWitness* server) { uses_ += std::exchange(server_, server) != server; }
   /// How often that was.

@@ -24,6 +24,7 @@ class SlowWitness final : public replication::Witness {
 
   /// From now on each request is up to this late; 0: as fast as ever.
   void set_slowness(Nanos most) { most_ = most; }
+  [[nodiscard]] bool slow() const { return most_ != 0; }
   /// From now on each request waits until it is let go, and so does each answer.
   void hold() { holds_ = true; }
   /// How many requests and answers wait, and one of them, by the order in which they came.

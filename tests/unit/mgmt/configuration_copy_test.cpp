@@ -1,8 +1,9 @@
 // A disk that hangs below the copy of the configuration keeps nobody from managing the node. A FIFO hangs whoever opens
-// it to write.
+// it to write; as in the daemon, a write to one whose reader has gone is an error, and no signal.
 #include "mgmt/control/configuration_copy.hpp"
 
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <string>
 #include <thread>
@@ -21,6 +22,7 @@ using namespace std::chrono_literals;
 
 class ConfigurationCopyTest : public test::JobTest {
  protected:
+  static void SetUpTestSuite() { ASSERT_NE(std::signal(SIGPIPE, SIG_IGN), SIG_ERR); }
   [[nodiscard]] std::filesystem::path folder() const { return folder_->path() / "volumes"; }
   [[nodiscard]] std::string next_one() const { return folder() / "configuration.saved.new"; }
   void hang() const { ASSERT_EQ(::mkfifo(next_one().c_str(), 0600), 0); }
