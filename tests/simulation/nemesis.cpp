@@ -325,6 +325,7 @@ void Nemesis::nurse() {
       world_.bad_sectors->heal_what_is_told(host, v, *status);
       if (status->state == replication::MirrorState::split_brain && world_.checkers->split()) give_up_a_split(host, v);
       if (status->state == replication::MirrorState::waiting && restored_ == &host) go_on_with_an_old_copy(host, v);
+      if (grew_in_the_dark(host, v)) go_on_with_an_old_copy(world_.host(engine::other(side)), v);
       if (host.misplaces() || status->state == replication::MirrorState::failed ||
           status->state == replication::MirrorState::left) {
         host.end(Host::End::killed);

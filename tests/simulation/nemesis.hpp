@@ -131,6 +131,7 @@ class Nemesis {
   void force_an_old_copy(Host& host, Nanos before);
   void go_on_with_an_old_copy(Host& host, unsigned volume);
   void give_up(Host& host);
+  [[nodiscard]] bool grew_in_the_dark(Host& host, unsigned volume);
   void give_up_a_split(Host& host, unsigned volume);
   void write_cache();
   void die_twice(Host& host);

@@ -119,6 +119,16 @@ void Nemesis::go_on_with_an_old_copy(Host& host, unsigned volume) {
   host.program()->force_solo(volume, true, [](engine::Result<void>) {});
 }
 
+/// A copy that was set back and grew where it heard nobody stands in an epoch of its own, but knows of its later state:
+/// neither it nor its partner, which is no member there, serves before an operator says which.
+bool Nemesis::grew_in_the_dark(Host& host, unsigned volume) {
+  Host& partner = world_.host(engine::other(host.side()));
+  if (!is_dark(world_.scenario) || !usable(host) || !usable(partner)) return false;
+  const auto own = host.status(volume), theirs = partner.status(volume);
+  return own && theirs && own->state == MirrorState::waiting && theirs->state == MirrorState::waiting &&
+         own->epoch.members == engine::MemberSet::only(host.side()) && theirs->epoch.members.is_both();
+}
+
 void Nemesis::give_up_a_split(Host& host, unsigned volume) {
   // Always the same one of the two, unless it is refused, and one order at a time in each of its lives.
   if (number(host.side()) != (world_.scenario.seed + refused_) % 2 || !usable(host) || giving_up_in_ == host.life())
