@@ -237,6 +237,20 @@ def manages_without_its_disk(s):
     check(pids == [process(s, unit) for unit in UNITS], "neither was started again")
 
 
+def leaves_a_stopped_lockstepd_alone(s):
+    """Whoever stopped it may have let the partner go on without it."""
+    s.run("systemctl", "stop", "lockstepd")
+    s.run("systemctl", "restart", "lockstep-mgmtd")
+    check(active(s) == ["lockstep-mgmtd"], f"after a restart of lockstep-mgmtd: {active(s)}")
+    before = process(s, "lockstep-mgmtd")
+    s.run("systemctl", "kill", "-s", "KILL", "lockstep-mgmtd")
+    wait_for("lockstep-mgmtd to be started again",
+             lambda: process(s, "lockstep-mgmtd") != before and "lockstep-mgmtd" in active(s), 60)
+    check(active(s) == ["lockstep-mgmtd"], f"after lockstep-mgmtd was killed: {active(s)}")
+    s.run("systemctl", "start", "lockstepd")
+    check_serves(s, "started again", 0x3C)
+
+
 def is_upgraded(s):
     before = [process(s, unit) for unit in UNITS]
     install(s)
@@ -288,7 +302,7 @@ def nothing_was_refused(s):
 
 
 STEPS = (installs_and_starts, is_confined, keeps_volumes_on_a_disk, serves, is_managed_at_one_address, is_started_again,
-         restarts, leaves_no_core, tells_of_a_wrong_file, tells_levels_apart, moves_to_another_disk, comes_back_after_a_boot, manages_without_its_disk, is_upgraded,
+         restarts, leaves_no_core, tells_of_a_wrong_file, tells_levels_apart, moves_to_another_disk, comes_back_after_a_boot, manages_without_its_disk, leaves_a_stopped_lockstepd_alone, is_upgraded,
          upgrade_respects_the_operator, is_removed, is_purged)
 
 
