@@ -16,9 +16,7 @@ using engine::TimerId;
 namespace {
 
 constexpr Duration kTick = std::chrono::milliseconds(25);
-/// By then numbers were tried that no process reaches. Fewer would do, but a join of the process before this one may
-/// have come late, and count as of a later one until the partner's next process: the one that is refused ends for
-/// nothing.
+/// By then numbers were tried that no process reaches.
 constexpr unsigned kMaxOvertakenInARow = 32;
 
 }  // namespace

@@ -55,9 +55,13 @@ struct PathsService::Impl {
     }
   };
   struct Session {
-    Session(std::uint64_t number, const engine::Uuid& partner) : id(number), sender(partner) {}
+    Session(std::uint64_t number, const engine::Uuid& partner, std::optional<KnownSession> known_before)
+        : id(number), sender(partner), before(std::move(known_before)) {}
     std::uint64_t id;     ///< for the mirror
     engine::Uuid sender;  ///< the partner's process
+    /// What was known of another process: its join may be what a process that is gone had left in a socket, until it
+    /// sends what only one that heard the answer sends.
+    std::optional<KnownSession> before;
     ChannelReceiver ahead{kAheadWindow};
     ChannelReceiver numbered{kNumberedWindow};
   };
@@ -144,9 +148,13 @@ struct PathsService::Impl {
   void join(PathSlot path, InboundRequest& request) {
     const auto join = decode_join(request.header());
     if (!join) return refuse(request, join.error().message);
-    const JoinVerdict verdict = judge_join(*join, known, process);
+    const JoinVerdict verdict = judge(*join);
     if (verdict == JoinVerdict::welcome) {
-      if (join->partner.is_nil()) begin_session(*join);
+      if (join->partner.is_nil()) {
+        begin_session(*join);
+      } else {
+        session->before.reset();
+      }
       joined[index_of(path)] = session->id;
       clock.cancel(std::exchange(without_path, TimerId::none));
     }
@@ -157,12 +165,22 @@ struct PathsService::Impl {
     request.answer(std::span(answer).first(size), {}, {});
   }
 
+  [[nodiscard]] JoinVerdict judge(const JoinFrame& join) const {
+    const JoinVerdict verdict = judge_join(join, known, process);
+    if (verdict != JoinVerdict::overtaken || !session || !session->before) return verdict;
+    return judge_join(join, *session->before, process);
+  }
+
   void begin_session(const JoinFrame& join) {
     end_session();
     if (plain) end_plain();
-    if (join.process != known.last_process && !known.last_process.is_nil()) note_replaced(known.last_process);
+    std::optional<KnownSession> before;
+    if (join.process != known.last_process && !known.last_process.is_nil()) {
+      before = known;
+      note_replaced(known.last_process);
+    }
     known = {join, join.session, join.process, std::move(known.replaced)};
-    session.emplace(++sessions, join.process);
+    session.emplace(++sessions, join.process, std::move(before));
     mirror.on_inbound_up(session->id);
   }
 
@@ -178,6 +196,10 @@ struct PathsService::Impl {
     Session gone = std::move(*session);
     session.reset();
     known.current.reset();
+    if (gone.before) {
+      mark<"paths.join_was_late">();
+      known = *std::move(gone.before);
+    }
     // Before the mirror hears of it, which may then answer some of them.
     for (ChannelReceiver* receiver : {&gone.ahead, &gone.numbered}) {
       release(*receiver);  // what the request acknowledged that is the reason for this
@@ -202,6 +224,7 @@ struct PathsService::Impl {
     if (!is_channel_frame(request.header())) return plain_request(path, request);
     if (is_join(request.header())) return join(path, request);
     if (!session || joined[index_of(path)] != session->id) return say_over(request);
+    session->before.reset();
     const auto frame = decode_request_frame(request.header());
     if (!frame) return refuse(request, frame.error().message);
     if (frame->kind == FrameKind::probe) return probe(*frame, request);

@@ -68,7 +68,10 @@ TEST_F(WayIn, ASessionInWhichWhatWaitsHasTakenAllBuffersIsEnded) {
 
 TEST_F(WayIn, AProcessThatWasReplacedDoesNotLockOutTheOneThatLives) {
   for (std::size_t path : {0, 1}) service.on_path_up(slot(path));
-  for (const std::uint8_t n : {1, 2, 3}) ASSERT_EQ(join(0, {1, process(n), {}}), JoinVerdict::welcome);
+  for (const std::uint8_t n : {1, 2, 3}) {
+    ASSERT_EQ(join(0, {1, process(n), {}}), JoinVerdict::welcome);
+    send(0, numbered(1));
+  }
   const auto living = mirror.alive;
   // Process 1 was replaced twice; a machine set back to a snapshot with its memory runs it again, or its frame is late.
   EXPECT_NE(join(1, {2, process(1), {}}), JoinVerdict::welcome);

@@ -71,8 +71,43 @@ TEST_F(WayIn, APartnerThatWentBackToAnEarlierVersionTakesTheNumberedSessionsPlac
 TEST_F(WayIn, RemembersTheLatestOfTheProcessesThatWereReplaced) {
   service.on_path_up(slot(0));
   constexpr std::uint8_t kAll = kMaxReplaced + 2;
-  for (std::uint8_t n = 1; n <= kAll; ++n) ASSERT_EQ(join(0, {1, process(n), {}}), JoinVerdict::welcome);
+  for (std::uint8_t n = 1; n <= kAll; ++n) {
+    ASSERT_EQ(join(0, {1, process(n), {}}), JoinVerdict::welcome);
+    send(0, numbered(1));
+  }
   for (std::uint8_t n = 2; n < kAll; ++n) EXPECT_EQ(join(0, {2, process(n), {}}), JoinVerdict::overtaken) << int{n};
+}
+
+/// Process 2 is in. Of process 1, which was killed before anybody read its join, that join is read now.
+class AJoinThatComesLate : public WayIn {
+ protected:
+  AJoinThatComesLate() {
+    for (std::size_t path : {0, 1}) service.on_path_up(slot(path));
+    EXPECT_EQ(join(0, {1, process(2), {}}), JoinVerdict::welcome);
+    send(0, numbered(1));
+    EXPECT_EQ(join(1, {1, process(1), {}}), JoinVerdict::welcome) << "it may as well be the next one";
+  }
+};
+
+TEST_F(AJoinThatComesLate, LeavesTheWayOpenToTheProcessThatLives) {
+  EXPECT_EQ(join(0, {2, process(2), {}}), JoinVerdict::welcome);
+}
+
+TEST_F(AJoinThatComesLate, IsForgottenWithItsPath) {
+  service.on_path_down(slot(1));
+  clock.advance(PathsService::kWithoutPath);
+  EXPECT_EQ(join(0, {1, process(2), {}}), JoinVerdict::overtaken) << "what was known before is known again";
+  EXPECT_EQ(join(0, {2, process(2), {}}), JoinVerdict::welcome);
+}
+
+TEST_F(AJoinThatComesLate, IsOfTheNextProcessOnceThatHasHeardTheAnswer) {
+  send(1, numbered(1));
+  EXPECT_EQ(join(0, {2, process(2), {}}), JoinVerdict::overtaken);
+}
+
+TEST_F(AJoinThatComesLate, IsOfTheNextProcessOnceAnotherPathJoins) {
+  ASSERT_EQ(join(0, {1, process(1), kOurs}), JoinVerdict::welcome);
+  EXPECT_EQ(join(0, {2, process(2), {}}), JoinVerdict::overtaken);
 }
 
 // ---- a partner whose machine was set back with its memory ----
