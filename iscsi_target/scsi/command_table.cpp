@@ -71,7 +71,7 @@ constexpr CommandEntry reserve_in(std::int16_t service_action, std::string_view 
           .bytes = {7, 2},
           .handler = h::persistent_reserve_in,
           .access = A::status,
-          .flags = kAnyMedium};
+          .flags = kAnyMedium | kAwaitsAccess};
 }
 
 /// Who may do what is decided where the step is made.
@@ -85,7 +85,7 @@ constexpr CommandEntry reserve_out(std::int16_t service_action, std::string_view
           .bytes = {5, 4},
           .handler = h::persistent_reserve_out,
           .access = A::unrestricted,
-          .flags = kAnyMedium};
+          .flags = kAnyMedium | kAwaitsAccess};
 }
 
 constexpr CommandEntry sanitize(std::int16_t service_action, std::string_view name, DataDirection direction) {
@@ -130,6 +130,8 @@ constexpr auto kByteThirteen = [](CommandEntry& e) {  // COMPARE AND WRITE count
   for (std::size_t i = 10; i < 13; ++i) e.usage[i] = 0;
 };
 
+constexpr auto kAsksNobody = [](CommandEntry& e) { e.flags &= static_cast<std::uint16_t>(~kAwaitsAccess); };
+
 constexpr auto kAtomicFields = [](CommandEntry& e) {  // the boundary is evaluated: there is none
   e.blocks = {12, 2};
 };
@@ -154,11 +156,11 @@ constexpr std::array kTable = std::to_array<CommandEntry>({
     {.opcode = 0x12, .name = "INQUIRY", .cdb_length = 6, .usage = {0x12, 0x01, 0xFF, 0xFF, 0xFF},
      .direction = in, .bytes = {3, 2}, .handler = h::inquiry, .access = A::unrestricted, .flags = kBasic},
     {.opcode = 0x15, .name = "MODE SELECT(6)", .cdb_length = 6, .usage = {0x15, 0x10, 0, 0, 0xFF},
-     .direction = out, .bytes = {4, 1}, .handler = h::mode_select_6, .flags = kAnyMedium},
+     .direction = out, .bytes = {4, 1}, .handler = h::mode_select_6, .flags = kAnyMedium | kAwaitsAccess},
     {.opcode = 0x16, .name = "RESERVE(6)", .cdb_length = 6, .usage = {0x16},
-     .handler = h::reserve, .access = A::unrestricted, .flags = kAnyMedium},
+     .handler = h::reserve, .access = A::unrestricted, .flags = kAnyMedium | kAwaitsAccess},
     {.opcode = 0x17, .name = "RELEASE(6)", .cdb_length = 6, .usage = {0x17},
-     .handler = h::release, .access = A::unrestricted, .flags = kAnyMedium},
+     .handler = h::release, .access = A::unrestricted, .flags = kAnyMedium | kAwaitsAccess},
     {.opcode = 0x1A, .name = "MODE SENSE(6)", .cdb_length = 6, .usage = {0x1A, 0x08, 0xFF, 0xFF, 0xFF},
      .direction = in, .bytes = {4, 1}, .handler = h::mode_sense_6, .access = A::read, .flags = kWhileUnavailable | kAnyMedium},
     {.opcode = 0x1B, .name = "START STOP UNIT", .cdb_length = 6, .usage = {0x1B, 0x01, 0, 0x0F, 0xF7},
@@ -191,17 +193,17 @@ constexpr std::array kTable = std::to_array<CommandEntry>({
     but(sanitize(0x03, "SANITIZE, CRYPTOGRAPHIC ERASE", none), [](CommandEntry& e) { e.flags |= kEncryptedOnly; }),
     sanitize(0x1F, "SANITIZE, EXIT FAILURE MODE", none),
     {.opcode = 0x55, .name = "MODE SELECT(10)", .cdb_length = 10, .usage = {0x55, 0x10, 0, 0, 0, 0, 0, 0xFF, 0xFF},
-     .direction = out, .bytes = {7, 2}, .handler = h::mode_select_10, .flags = kAnyMedium},
+     .direction = out, .bytes = {7, 2}, .handler = h::mode_select_10, .flags = kAnyMedium | kAwaitsAccess},
     {.opcode = 0x56, .name = "RESERVE(10)", .cdb_length = 10, .usage = {0x56},
-     .handler = h::reserve, .access = A::unrestricted, .flags = kAnyMedium},
+     .handler = h::reserve, .access = A::unrestricted, .flags = kAnyMedium | kAwaitsAccess},
     {.opcode = 0x57, .name = "RELEASE(10)", .cdb_length = 10, .usage = {0x57},
-     .handler = h::release, .access = A::unrestricted, .flags = kAnyMedium},
+     .handler = h::release, .access = A::unrestricted, .flags = kAnyMedium | kAwaitsAccess},
     {.opcode = 0x5A, .name = "MODE SENSE(10)", .cdb_length = 10,
      .usage = {0x5A, 0x18, 0xFF, 0xFF, 0, 0, 0, 0xFF, 0xFF},
      .direction = in, .bytes = {7, 2}, .handler = h::mode_sense_10, .access = A::read, .flags = kWhileUnavailable | kAnyMedium},
     reserve_in(0x00, "PERSISTENT RESERVE IN, READ KEYS"),
     reserve_in(0x01, "PERSISTENT RESERVE IN, READ RESERVATION"),
-    reserve_in(0x02, "PERSISTENT RESERVE IN, REPORT CAPABILITIES"),
+    but(reserve_in(0x02, "PERSISTENT RESERVE IN, REPORT CAPABILITIES"), kAsksNobody),
     reserve_in(0x03, "PERSISTENT RESERVE IN, READ FULL STATUS"),
     reserve_out(0x00, "PERSISTENT RESERVE OUT, REGISTER"),
     reserve_out(0x01, "PERSISTENT RESERVE OUT, RESERVE"),

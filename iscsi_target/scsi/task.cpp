@@ -45,6 +45,12 @@ void fail_conflict(Task& task) {
   finish(task, ends ? Status::busy : Status::reservation_conflict);
 }
 
+/// Whatever came of it, the initiator may send it once more.
+bool may_come_again(engine::DiskOpcode opcode) {
+  return opcode != engine::DiskOpcode::compare_and_write && opcode != engine::DiskOpcode::change_state &&
+         opcode != engine::DiskOpcode::renew_key;
+}
+
 void fail_disk(Task& task) {
   const engine::DiskRequest& request = task.request;
   if (request.status.category() != engine::error_category()) {
@@ -83,9 +89,13 @@ void fail_disk(Task& task) {
     case engine::Errc::aborted:
       if (task.given_up) return finish(task, Status::task_aborted);
       [[fallthrough]];
+    case engine::Errc::stale:
+    case engine::Errc::unknown_outcome:
+      // The disk dropped it by itself, or can't tell. QEMU's initiator repeats what finds the unit busy, and takes an
+      // aborted command for the disk's last word; others repeat that one a few times only.
+      if (may_come_again(request.opcode)) return finish(task, Status::busy);
+      [[fallthrough]];
     default:
-      // Dropped by the disk itself, stale, unknown outcome and what should not happen: the initiator repeats an aborted
-      // command.
       return fail(task, plain(SenseKey::aborted_command, scsi::asc::kInternalTargetFailure));
   }
 }

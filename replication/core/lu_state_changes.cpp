@@ -13,6 +13,9 @@ using scsi::LuEvent;
 using scsi::LuState;
 
 namespace {
+/// For who was connected meanwhile: reservations may have been preempted, mode parameters changed, the unit reset.
+const LuEvent kMissedSome{.kind = scsi::LuAttention::bus_reset};
+
 bool ends_some_tasks(std::span<const LuEvent> events) { return std::ranges::any_of(events, scsi::ends_tasks); }
 }  // namespace
 
@@ -230,7 +233,7 @@ void LuStateKeeper::take_theirs(LuState theirs) {
     changes_.push_back(*change_->op);  // asked again of the newer state, which knows the requests that it came from
   }
   change_.reset();
-  incoming_.emplace(Incoming{nullptr, {}, std::move(theirs), {}, false});
+  incoming_.emplace(Incoming{nullptr, {}, std::move(theirs), {kMissedSome}, false});
   end_everybodys_tasks();
 }
 
@@ -268,7 +271,12 @@ void LuStateKeeper::take(InboundRequest& request, const Message& m) {
   }
   in_force_.open = false;
   incoming_.emplace(Incoming{&request, m, std::move(*state), std::move(*events), false});
-  has_missed_some(m, incoming_->state) ? end_everybodys_tasks() : end_tasks(incoming_->events);
+  if (has_missed_some(m, incoming_->state)) {
+    incoming_->events.push_back(kMissedSome);
+    end_everybodys_tasks();
+  } else {
+    end_tasks(incoming_->events);
+  }
   pump();
 }
 

@@ -169,6 +169,43 @@ TEST(ChangeOfState, ThatWasWrittenIsKnownToWhoFollowsThen) {
   EXPECT_TRUE(world.b.tell_unit_state(older).ended_with(Errc::miscompare));
 }
 
+// ---- what was missed -----------------------------------------------------------------------------------------------
+
+struct Attentions final : scsi::LuStateListener {
+  void on_state(const scsi::LuState&, std::span<const scsi::LuEvent> events) override {
+    for (const auto& event : events) raised.push_back(event.kind);
+  }
+  std::vector<scsi::LuAttention> raised;
+};
+const std::vector kOneReset{scsi::LuAttention::bus_reset};
+
+/// A reservation may have been preempted, or mode parameters changed.
+TEST(UnitState, ThatSkipsSomeRaisesAResetForThisNodesHosts) {
+  Ordering world;
+  world.leave_a_behind();
+  const auto attentions = std::make_shared<Attentions>();
+  world.pair.host(kA).program()->disk(0)->set_state_listener(attentions);
+  scsi::LuState later;
+  later.version = world.version + 2;
+  ASSERT_TRUE(world.b.tell_unit_state(later).ended_with(Errc::ok));
+  EXPECT_EQ(attentions->raised, kOneReset);
+}
+
+TEST(UnitState, ThatThePartnerHasNewerRaisesAResetForThisNodesHosts) {
+  Ordering world;
+  const auto attentions = std::make_shared<Attentions>();
+  world.pair.host(kA).program()->disk(0)->set_state_listener(attentions);
+  scsi::LuState newer;
+  newer.version = world.version + 1;
+  world.b.amends = [&](const Message& m, Message& header, std::vector<std::byte>& payload) {
+    if (!is_told(m) || m.sequence == newer.version) return;
+    header.status = Errc::miscompare;
+    payload = newer.encode();
+  };
+  agree_anew(world);
+  EXPECT_TRUE(world.pair.wait_for([&] { return attentions->raised == kOneReset; }, kLease));
+}
+
 // ---- a new epoch ---------------------------------------------------------------------------------------------------
 
 TEST(UnitState, IsAgreedInANewEpochBeforeAnythingPasses) {

@@ -359,7 +359,7 @@ TEST_F(ScsiIdentity, PortGroupsShowBothNodesStates) {
   expect_sense(*in({0x00}), scsi::SenseKey::unit_attention, scsi::asc::kAsymmetricAccessStateChanged);
   disk.access = engine::AccessState::transitioning;
   expect_sense(*in({0x00}), scsi::SenseKey::unit_attention, scsi::asc::kAsymmetricAccessStateChanged);
-  expect_sense(*in({0x5E, 0, 0, 0, 0, 0, 0, 0, 8, 0}), scsi::SenseKey::not_ready,
+  expect_sense(*in({0x5E, 2, 0, 0, 0, 0, 0, 0, 8, 0}), scsi::SenseKey::not_ready,
                scsi::asc::kLogicalUnitNotAccessibleAsymmetricAccessStateTransition);
   const auto extended = in({0xA3, 0x2A, 0, 0, 0, 0, 0, 0, 0xFF, 0});
   ASSERT_EQ(extended->be32(0), 28u);
