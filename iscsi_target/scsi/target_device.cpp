@@ -140,8 +140,8 @@ bool sees(const NexusState& state, const UnitUse* use) {
 
 /// What the disk orders may wait there for a transition's end, or is refused there: QEMU's initiator takes NOT READY
 /// for the last word. So does TEST UNIT READY, by which hosts judge a path: multipath-tools before 0.9.5 take
-/// "transitioning" for a path that is down, perhaps the last one. And so do reservations and MODE SELECT, which programs
-/// send that try nothing twice: a fence agent preempts just when a host and a node have died together.
+/// "transitioning" for a path that is down, perhaps the last one. And so do reservations and MODE SELECT, which
+/// programs send that try nothing twice: a fence agent preempts just when a host and a node have died together.
 bool may_wait(const CommandEntry& entry, engine::AccessState access) {
   return access == engine::AccessState::transitioning &&
          (entry.serialization != Serialization::none || entry.has(kAwaitsAccess));

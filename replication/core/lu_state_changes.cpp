@@ -13,7 +13,8 @@ using scsi::LuEvent;
 using scsi::LuState;
 
 namespace {
-/// For who was connected meanwhile: reservations may have been preempted, mode parameters changed, the unit reset.
+/// Changes were missed, and nobody says which: a reset may be among them, a reservation was perhaps preempted, a mode
+/// parameter changed.
 const LuEvent kMissedSome{.kind = scsi::LuAttention::bus_reset};
 
 bool ends_some_tasks(std::span<const LuEvent> events) { return std::ranges::any_of(events, scsi::ends_tasks); }
@@ -26,9 +27,6 @@ void LuStateKeeper::end_tasks(std::vector<LuEvent> events) {
   ended_.note(events, clock_.now());
   user_.end_unstarted(Selection::ended_by(events));
 }
-
-/// Changes were missed, and nobody says which: a reset may be among them. What has done nothing yet is sent again.
-void LuStateKeeper::end_everybodys_tasks() { end_tasks({{.kind = scsi::LuAttention::unit_reset}}); }
 
 /// Of what is told here.
 bool LuStateKeeper::has_missed_some(const Message& m, const LuState& told) const {
@@ -234,7 +232,7 @@ void LuStateKeeper::take_theirs(LuState theirs) {
   }
   change_.reset();
   incoming_.emplace(Incoming{nullptr, {}, std::move(theirs), {kMissedSome}, false});
-  end_everybodys_tasks();
+  end_tasks(incoming_->events);
 }
 
 void LuStateKeeper::take(InboundRequest& request, const Message& m) {
@@ -271,12 +269,8 @@ void LuStateKeeper::take(InboundRequest& request, const Message& m) {
   }
   in_force_.open = false;
   incoming_.emplace(Incoming{&request, m, std::move(*state), std::move(*events), false});
-  if (has_missed_some(m, incoming_->state)) {
-    incoming_->events.push_back(kMissedSome);
-    end_everybodys_tasks();
-  } else {
-    end_tasks(incoming_->events);
-  }
+  if (has_missed_some(m, incoming_->state)) incoming_->events.push_back(kMissedSome);
+  end_tasks(incoming_->events);
   pump();
 }
 

@@ -135,7 +135,6 @@ class LuStateKeeper {
   [[nodiscard]] bool begin_next();
   void begin(const scsi::LuRequest& request, Op* op);
   void end_tasks(std::vector<scsi::LuEvent> events);
-  void end_everybodys_tasks();
   [[nodiscard]] bool has_missed_some(const Message& message, const scsi::LuState& told) const;
   void hand_over();
   void write(const scsi::LuState& state, engine::Callback<> then);
