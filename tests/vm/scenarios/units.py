@@ -269,8 +269,22 @@ def upgrade_respects_the_operator(s):
     check_serves(s, "after an upgrade of a node out of service", 0x3C)
 
 
+def upgrade_leaves_a_stopped_lockstepd_alone(s):
+    s.run("systemctl", "stop", "lockstepd")
+    before = process(s, "lockstep-mgmtd")
+    install(s)
+    check(active(s) == ["lockstep-mgmtd"] and process(s, "lockstep-mgmtd") != before,
+          f"what ran is restarted, what was stopped stays so: {active(s)}")
+    check(enabled(s) == list(UNITS), f"both start at boot all the same: {enabled(s)}")
+    s.run("systemctl", "start", "lockstepd")
+    check_serves(s, "after an upgrade beside a stopped lockstepd", 0x3C)
+
+
 def is_removed(s):
+    s.shell("install -m 600 /dev/null /etc/lockstep/fence.toml && systemctl enable --now lockstep-fence.socket")
     s.shell("apt-get remove -qy lockstep")
+    check(s.show("lockstep-fence.socket", "ActiveState") == "inactive", "nobody listens for orders to the fence")
+    check("/run/lockstep-fence.sock" not in s.run("ss", "-xl"), "nor does the kernel")
     check(s.shell("pgrep -l lockstep", may_fail=True)["code"] == 1, "no process is left")
     check([s.show(unit, "LoadState") for unit in UNITS] == ["not-found"] * 2, "no unit is left")
     check(s.run("find", ELSEWHERE, "-name", "*.data").count(".data") == 3, "the volumes are left")
@@ -282,7 +296,9 @@ def is_removed(s):
 
 def is_purged(s):
     nothing_was_refused(s)
-    s.shell("apt-get purge -qy lockstep")
+    purged = s.shell("apt-get purge -qy lockstep 2>&1")
+    check("/etc/lockstep/fence.toml" in purged, f"it says that the fence's password is left: {purged}")
+    s.shell("rm -r /etc/lockstep")
     check(s.shell("pgrep -l lockstep", may_fail=True)["code"] == 1, "no process is left")
     left = s.shell("find /etc /run /lib/systemd /usr/lib /var/lib/systemd -name '*lockstep*'").split()
     check(not left, f"nothing is left but data: {left}")
@@ -303,7 +319,7 @@ def nothing_was_refused(s):
 
 STEPS = (installs_and_starts, is_confined, keeps_volumes_on_a_disk, serves, is_managed_at_one_address, is_started_again,
          restarts, leaves_no_core, tells_of_a_wrong_file, tells_levels_apart, moves_to_another_disk, comes_back_after_a_boot, manages_without_its_disk, leaves_a_stopped_lockstepd_alone, is_upgraded,
-         upgrade_respects_the_operator, is_removed, is_purged)
+         upgrade_respects_the_operator, upgrade_leaves_a_stopped_lockstepd_alone, is_removed, is_purged)
 
 
 def scenario(lab, work):
