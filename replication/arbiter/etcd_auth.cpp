@@ -69,9 +69,10 @@ std::string explain(EtcdRefusal refusal, const std::string& user) {
     case EtcdRefusal::auth_off:
       return "etcd's authentication is not enabled";
     case EtcdRefusal::no_space:
-      return "etcd takes no writes, since its database is full; make room in it (etcdctl compact and defrag, or a "
-             "larger "
-             "--quota-backend-bytes), then etcdctl alarm disarm";
+      return "etcd takes no writes, since its database is full; run `lockstep-witness compact` on its machine, or make "
+             "room in an etcd of your own (etcdctl compact and defrag, or a larger --quota-backend-bytes), then "
+             "etcdctl "
+             "alarm disarm";
     case EtcdRefusal::none:
       break;
   }

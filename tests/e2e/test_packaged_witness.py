@@ -3,6 +3,7 @@ reaches another's keys. Real etcd, real daemons, the verifying writer."""
 import contextlib
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -302,3 +303,27 @@ def test_takes_a_certificate_of_a_ca_of_ones_own_and_refuses_one_that_nodes_woul
         w.done("add-pair", "pair1")
         w.etcd_as("pair1")
         w.refused("have it sign another certificate", "renew")
+
+
+def test_whose_database_is_full_takes_writes_again_after_one_command():
+    with witness() as w:
+        w.done(*w.setup_arguments)
+        settings_file = w.config / "etcd.yaml"
+        small, found = re.subn("quota-backend-bytes: .*", "quota-backend-bytes: 2097152", settings_file.read_text())
+        check(found == 1, "the quota is made small, so that the database is soon full")
+        settings_file.write_text(small)
+        w.start()
+        w.done("add-pair", "pair1")
+        one = w.etcd_as("pair1")
+        record = {"key": b64(f"/lockstep/{w.id_of('pair1')}/volume/x"), "value": b64("x" * 40000)}
+        try:
+            for _ in range(200):
+                one.ask("kv/put", **record)
+            check(False, "the database is full")
+        except EtcdSaid as said:
+            check(said.message == "mvcc: database space exceeded", said.message)
+        check("takes writes again" in w.done("compact"), "it says that it was full")
+        for _ in range(20):
+            one.ask("kv/put", **record)
+        check("takes writes again" not in w.done("compact"), "once more, it was not")
+        check(one.keys_below(f"/lockstep/{w.id_of('pair1')}/") == 1, "and the record is there")

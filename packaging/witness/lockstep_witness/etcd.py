@@ -40,9 +40,9 @@ class Etcd:
         etcd.log_in(name, password)
         return etcd
 
-    def ask(self, path, **body):
-        connection = http.client.HTTPConnection(self.host, timeout=15)
-        connection.sock = self.context.wrap_socket(socket.create_connection(self.connect_to, 15), server_hostname=self.host)
+    def ask(self, path, *, seconds=15, **body):
+        connection = http.client.HTTPConnection(self.host, timeout=seconds)
+        connection.sock = self.context.wrap_socket(socket.create_connection(self.connect_to, seconds), server_hostname=self.host)
         try:
             headers = {"Content-Type": "application/json", **({"Authorization": self.token} if self.token else {})}
             connection.request("POST", f"/v3/{path}", json.dumps(body), headers)

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import uuid
 
+from lockstep_witness.database import MIB, QUOTA, database_size
 from lockstep_witness.etcd import EtcdSaid, as_root, prefix_of, span
 from lockstep_witness.files import Folder, Refused, Settings, keep_names
 from lockstep_witness.token import token_of
@@ -192,11 +193,11 @@ def list_pairs(folder, _):
         for pair in pairs_of(folder):
             rows.append((pair.name, pair.id(), str(etcd.keys_below(prefix_of(pair.id()))),
                          pair.user if pair.user in users else f"none: `lockstep-witness add-pair {pair.name}`"))
-        size = int(etcd.ask("maintenance/status").get("dbSize", 0))
+        size = database_size(etcd)
     done = subprocess.run(["openssl", "x509", "-noout", "-enddate", "-in", folder.certificate], stdin=subprocess.DEVNULL,
                           capture_output=True, text=True, check=False)
     print(f"Endpoints    {' '.join(settings.endpoints)}\nCertificate  until {done.stdout.strip().partition('=')[2]}\n"
-          f"Database     {size / 2 ** 20:.1f} MiB of 1024\n")
+          f"Database     {size / MIB:.1f} MiB of {QUOTA // MIB}\n")
     widths = [max(len(row[i]) for row in rows) for i in range(3)]
     for row in rows:
         print("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths)), row[3]]))
