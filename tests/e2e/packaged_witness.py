@@ -59,13 +59,32 @@ class PackagedWitness:
     def setup_arguments(self):
         return ["setup", "--address", "127.0.0.1", "--port", str(self.port), "--no-start"]
 
+    def here(self, path):
+        """What stands in the unit, in this witness's folders."""
+        return path.replace("/etc/lockstep-witness", str(self.config)).replace("/var/lib/lockstep-witness", str(self.data))
+
+    def unit_would_start_it(self):
+        unit = (COMMAND.parent / "lockstep-witness.service").read_text()
+        return all(pathlib.Path(self.here(path)).exists()
+                   for path in re.findall("^(?:Condition|Assert)PathExists=(.*)$", unit, re.M))
+
     def start(self):
         """As its unit does."""
+        check(self.unit_would_start_it(), "its unit starts it")
+        self.start_anyhow()
+        wait_for("the witness to answer", lambda: self.run("list")[0] == 0, 60)
+
+    def start_anyhow(self):
+        """As whoever does not ask what its unit would."""
         log = open(self.folder / "etcd.log", "ab")
         unit = (COMMAND.parent / "lockstep-witness.service").read_text()
-        command = re.search("^ExecStart=(.*)$", unit, re.M).group(1).replace("/etc/lockstep-witness", str(self.config))
+        command = self.here(re.search("^ExecStart=(.*)$", unit, re.M).group(1))
         self.process = subprocess.Popen([*AS_ANYBODY, *shlex.split(command)], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        wait_for("the witness to answer", lambda: self.run("list")[0] == 0, 60)
+
+    def lose_data(self):
+        """Its disk is a new one; what is in /etc is kept."""
+        self.kill()
+        shutil.rmtree(self.data / "etcd", ignore_errors=True)
 
     def kill(self):
         if self.process:
@@ -78,6 +97,9 @@ class PackagedWitness:
 
     def id_of(self, name):
         return (self.pair_folder(name) / "id").read_text().strip()
+
+    def etcd_as_nobody(self):
+        return Etcd(("127.0.0.1", self.port), "127.0.0.1", self.config / "ca.pem")
 
     def etcd_as(self, name):
         """etcd, spoken to as this pair's user."""

@@ -13,6 +13,7 @@ import time
 from lockstep_witness.files import Folder, Refused, Settings, in_url
 
 UNIT = "lockstep-witness.service"
+AUTHENTICATION_OFF = "authentication is not enabled"
 
 
 class EtcdSaid(Exception):
@@ -21,6 +22,14 @@ class EtcdSaid(Exception):
     def __init__(self, message):
         super().__init__(message)
         self.message = message.removeprefix("etcdserver: ")
+
+
+class DoesNotAnswer(Refused):
+    """Perhaps it does not run."""
+
+
+class TakesEverybody(Refused):
+    """etcd runs, and asks nobody for a password."""
 
 
 class Etcd:
@@ -75,6 +84,9 @@ class Etcd:
     def users(self):
         return set(self.ask("auth/user/list").get("users", []))
 
+    def roles(self):
+        return set(self.ask("auth/role/list").get("roles", []))
+
     def keys_below(self, prefix):
         return int(self.ask("kv/range", **span(prefix), count_only=True).get("count", 0))
 
@@ -95,6 +107,14 @@ def loopback_of(settings):
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.listen, settings.listen)
 
 
+def is_listening(settings):
+    try:
+        socket.create_connection((loopback_of(settings), settings.port), 5).close()
+    except OSError:
+        return False
+    return True
+
+
 def as_root(folder):
     """The running witness, logged in."""
     settings = Settings.read(folder)
@@ -104,9 +124,16 @@ def as_root(folder):
     try:
         etcd.log_in("root", folder.root_password.read_text().strip())
     except (OSError, http.client.HTTPException) as e:
-        raise Refused(f"The witness does not answer ({e}). Is it running? `systemctl status {UNIT}` tells.") from None
+        if not folder.has_data():
+            raise DoesNotAnswer(f"etcd's data is gone from {folder.etcd_data}, and with it its users. Run `lockstep-witness "
+                                "setup`, which makes them again.") from None
+        raise DoesNotAnswer(f"The witness does not answer ({e}). Is it running? `systemctl status {UNIT}` tells.") from None
     except EtcdSaid as said:
-        raise Refused(f"etcd refuses its user root ({said.message}). Is {folder.root_password} that of this etcd?") from None
+        if said.message == AUTHENTICATION_OFF:
+            raise TakesEverybody("This etcd takes everybody: it has lost its users. Run `lockstep-witness setup`, which makes "
+                                 "them again.") from None
+        raise Refused(f"etcd refuses its user root ({said.message}). Is {folder.root_password} that of this etcd? If "
+                      f"it has been lost, stop etcd, remove {folder.etcd_data}, and run `lockstep-witness setup`.") from None
     return etcd
 
 
@@ -147,7 +174,7 @@ log-level: warn
 
 def etcd_yaml(folder, settings):
     return ETCD_YAML.format(
-        data=folder.data / "etcd", listen=f"https://{in_url(settings.listen)}:{settings.port}",
+        data=folder.etcd_data, listen=f"https://{in_url(settings.listen)}:{settings.port}",
         advertised=",".join(settings.endpoints), certificate=folder.certificate, key=folder.key,
         peer_url=peer_url(settings), peer=folder.peer, peer_key=folder.peer_key, token=settings.token)
 
@@ -161,7 +188,7 @@ def closed_command(folder, settings, port):
     url, peers = f"https://127.0.0.1:{port}", peer_url(settings)
     tls = [f"--{kind}{name}" for kind in ("", "peer-") for name in (
         f"cert-file={folder.peer}", f"key-file={folder.peer_key}", f"trusted-ca-file={folder.peer}", "client-cert-auth=true")]
-    return ["etcd", "--name=lockstep-witness", f"--data-dir={folder.data / 'etcd'}", f"--listen-client-urls={url}",
+    return ["etcd", "--name=lockstep-witness", f"--data-dir={folder.etcd_data}", f"--listen-client-urls={url}",
             f"--advertise-client-urls={url}", f"--listen-peer-urls={peers}", f"--initial-advertise-peer-urls={peers}",
             f"--initial-cluster=lockstep-witness={peers}", f"--initial-cluster-token={settings.token}", "--bcrypt-cost=4",
             "--logger=zap", *tls]
@@ -169,7 +196,7 @@ def closed_command(folder, settings, port):
 
 @contextlib.contextmanager
 def closed_etcd(folder, settings):
-    """On this witness's data. There are no users yet."""
+    """On this witness's data, which may hold no users yet."""
     if not shutil.which("etcd"):
         raise Refused("There is no etcd here. Install the package etcd-server.")
     with socket.socket() as s:
@@ -210,20 +237,29 @@ def wait_until_it_answers(etcd, process, log):
             raise Refused(f"etcd does not come up ({e}). It says:\n{tail}") from None
 
 
-def make_root(etcd, folder):
-    """Again and again with the same outcome: etcd that takes nobody without a password, and root's is ours."""
+def close_to_others(etcd, folder, make_users):
+    """Again and again with the same outcome: etcd that takes nobody without a password, and root's is ours. Whether it had
+    to be done: then `make_users` made the others, before anybody could miss them."""
     password = folder.root_password.read_text().strip()
     try:
-        return etcd.log_in("root", password)
+        etcd.log_in("root", password)
+        return False
     except EtcdSaid as said:
         if said.message == "authentication failed, invalid user ID or password":
             raise Refused(f"{folder.data} holds the data of another witness, whose {folder.path} is gone. Restore that from "
-                          f"a backup, or remove {folder.data}/etcd: its pairs then need another witness.") from None
-        if said.message != "authentication is not enabled":
+                          f"a backup, or remove {folder.etcd_data}: its pairs then need another witness.") from None
+        if said.message != AUTHENTICATION_OFF:
             raise
-    etcd.ask_unless("user name already exists", "auth/user/add", name="root", password=password)
-    etcd.ask("auth/user/changepw", name="root", password=password)
-    etcd.ask_unless("role name already exists", "auth/role/add", name="root")
+    folder.keep_from_starting()
+    # Anybody who reached it may have made some.
+    for user in etcd.users():
+        etcd.ask("auth/user/delete", name=user)
+    for role in etcd.roles():
+        etcd.ask("auth/role/delete", role=role)
+    etcd.ask("auth/user/add", name="root", password=password)
+    etcd.ask("auth/role/add", name="root")
     etcd.ask("auth/user/grant", user="root", role="root")
+    make_users(etcd)
     etcd.ask("auth/enable")
-    return etcd.log_in("root", password)
+    etcd.log_in("root", password)
+    return True

@@ -26,6 +26,16 @@ class Folder:
         self.certificate, self.key = path / "server.pem", path / "server.key"
         self.peer, self.peer_key = path / "peer.pem", path / "peer.key"
         self.root_password, self.pairs = path / "root.password", path / "pairs"
+        self.etcd_data = data / "etcd"
+
+    def has_data(self):
+        """etcd makes this folder when it starts without any. The unit asks for it, too."""
+        return (self.etcd_data / "member").is_dir()
+
+    def keep_from_starting(self):
+        """Until etcd.yaml is there again, also when this program ends before that: the unit asks for it."""
+        self.etcd_yaml.unlink(missing_ok=True)
+        keep_names(self.path)
 
     @staticmethod
     def etcd_user():
@@ -45,6 +55,16 @@ class Folder:
         if user:
             os.chown(self.path, 0, user.pw_gid)
             os.chown(self.data, user.pw_uid, user.pw_gid)
+            # In a backup of another machine the group has perhaps another number.
+            for file in (self.ca, self.certificate, self.key, self.peer, self.peer_key, self.etcd_yaml):
+                if file.exists():
+                    self.share(file, user)
+
+    @staticmethod
+    def share(file, user):
+        """With etcd. `file` is its name, or its descriptor."""
+        os.chown(file, 0, user.pw_gid)
+        os.chmod(file, 0o640)
 
     def write(self, path, text, shared=False):
         """Whole or not at all. `shared`: etcd reads it, too."""
@@ -54,8 +74,7 @@ class Folder:
             with open(handle, "w", encoding="utf-8") as f:
                 f.write(text)
                 if shared and user:
-                    os.fchown(f.fileno(), 0, user.pw_gid)
-                    os.fchmod(f.fileno(), 0o640)
+                    self.share(f.fileno(), user)
                 f.flush()
                 os.fsync(f.fileno())
             os.replace(beside, path)

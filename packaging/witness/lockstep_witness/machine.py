@@ -9,9 +9,10 @@ import secrets
 import subprocess
 
 from lockstep_witness.certificates import complaint_about, make_ca, make_peer_certificate, make_server_certificate
-from lockstep_witness.etcd import UNIT, as_root, closed_etcd, etcd_yaml, make_root
+from lockstep_witness.etcd import (UNIT, DoesNotAnswer, TakesEverybody, as_root, close_to_others, closed_etcd, etcd_yaml,
+                                   is_listening)
 from lockstep_witness.files import Refused, Settings, is_ip
-from lockstep_witness.pairs import make_pair, named, tell_first_node
+from lockstep_witness.pairs import make_known_users, make_pair, named, pairs_of, tell_first_node
 
 LISTEN, PORT = "0.0.0.0", 2389
 
@@ -123,18 +124,44 @@ def setup(folder, options):
 
 
 def set_up_etcd(folder, settings, options):
-    """With its root, and started; gives the pair that was asked for and whether it is in use, or None."""
-    made = None
-    if not folder.etcd_yaml.exists():
-        with closed_etcd(folder, settings) as etcd:
-            make_root(etcd, folder)
-            if options.pair:
-                made = make_pair(folder, etcd, options.pair)
-        folder.write(folder.etcd_yaml, etcd_yaml(folder, settings), shared=True)
+    """With its users, and started; gives the pair that was asked for and whether it is in use, or None."""
+    made = None if runs_closed(folder, settings) else set_up_users(folder, settings, options)
     start(folder, options)
     if options.pair and not made:
         made = make_pair(folder, as_root(folder), options.pair)
     return (made[0], bool(made[1])) if made else None
+
+
+def runs_closed(folder, settings):
+    """Whether etcd runs, and asks for passwords. One that does not run may have lost its data."""
+    if not folder.etcd_yaml.exists():
+        return False
+    try:
+        as_root(folder)
+    except TakesEverybody:
+        return False
+    except DoesNotAnswer:
+        return is_listening(settings)  # something else is wrong with it, which this does not mend
+    return True
+
+
+def set_up_users(folder, settings, options):
+    """Where etcd has lost them, those of the pairs that are known, too. The pair that was asked for, as make_pair gives it."""
+    made, known = None, ", ".join(pair.name for pair in pairs_of(folder))
+    stop(options)
+    if is_listening(settings):
+        raise Refused(f"Another program listens at port {settings.port}, perhaps this witness's etcd, which takes everybody. "
+                      "Stop it, and run this again.")
+    if not folder.has_data():
+        folder.keep_from_starting()
+    with closed_etcd(folder, settings) as etcd:
+        is_new = close_to_others(etcd, folder, lambda etcd: make_known_users(etcd, folder))
+        if options.pair:
+            made = make_pair(folder, etcd, options.pair)
+    folder.write(folder.etcd_yaml, etcd_yaml(folder, settings), shared=True)
+    if is_new and known:
+        print(f"etcd had no users. Its root is there again, and so are those of the pairs, with their passwords: {known}.")
+    return made
 
 
 def has_systemd():
@@ -145,6 +172,12 @@ def systemctl(*words):
     done = subprocess.run(["systemctl", *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise Refused(f"`systemctl {' '.join(words)}` failed: {done.stderr.strip()} `journalctl -u {UNIT}` tells more.")
+
+
+def stop(options):
+    """Also one that does not come up, and is started again and again."""
+    if not options.no_start and has_systemd():
+        systemctl("stop", UNIT)
 
 
 def start(folder, options):

@@ -84,12 +84,22 @@ def note_pair(folder, pair, pair_id):
     folder.write(pair.path / "id", pair_id + "\n")
 
 
-def make_pairs_user(etcd, pair, pair_id):
-    """All of it again with the same outcome, wherever an earlier run ended. A pair that uses its user is not disturbed."""
+def make_known_users(etcd, folder):
+    """Those of all pairs, as they were; etcd does not ask for passwords yet."""
+    for pair in pairs_of(folder):
+        make_user(etcd, pair, pair.id())
+
+
+def make_user(etcd, pair, pair_id):
     etcd.ask_unless("role name already exists", "auth/role/add", name=pair.user)
     etcd.ask("auth/role/grant", name=pair.user, perm={"permType": "READWRITE", **span(prefix_of(pair_id))})
     etcd.ask_unless("user name already exists", "auth/user/add", name=pair.user, password=pair.password())
     etcd.ask("auth/user/grant", user=pair.user, role=pair.user)
+
+
+def make_pairs_user(etcd, pair, pair_id):
+    """All of it again with the same outcome, wherever an earlier run ended. A pair that uses its user is not disturbed."""
+    make_user(etcd, pair, pair_id)
     try:
         return records_as_seen_by(etcd, pair, pair_id)
     except EtcdSaid:
