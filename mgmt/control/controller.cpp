@@ -15,8 +15,8 @@ namespace {
 Severity severity_of(const std::string& kind, const std::string& to) {
   if (kind == "store.failed" || kind == "fenced" || kind == "fence.failed") return Severity::critical;
   if (kind == "partner.lost" || kind == "link.stranger" || kind == "witness.lost" || kind == "witness.slow" ||
-      kind == "session.refused" || kind == "store.full" || kind == "store.low_space" || kind == "fence.begun" ||
-      kind == "fence.lost")
+      kind == "witness.open" || kind == "session.refused" || kind == "store.full" || kind == "store.low_space" ||
+      kind == "fence.begun" || kind == "fence.lost")
     return Severity::warning;
   if (kind != "volume.state") return Severity::info;
   if (to == "split_brain" || to == "failed" || to == "suspended" || to == "waiting") return Severity::critical;

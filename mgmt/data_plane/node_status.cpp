@@ -240,6 +240,7 @@ void Node::report_arbiter(NodeReport& report) {
   report.witness_reachable = pair_->witness().reachable() || pair_->fence().ready();
   if (auto problem = pair_->fence().finding(); !problem.empty()) report.findings.push_back(std::move(problem));
   if (auto slow = pair_->slow_witness(); !slow.empty()) report.findings.push_back(std::move(slow));
+  if (auto open = pair_->open_witness(); !open.empty()) report.findings.push_back(std::move(open));
   report.witness_changing = state_ && state_->witness_changing && !pair_->witness().configured();
 }
 

@@ -51,6 +51,10 @@ Pair::Pair(Workers& workers, PairIdentity identity, const SettingsSpec& settings
       [this](bool slow) {
         tell_people(slow ? "witness.slow" : "witness.fast",
                     slow ? slow_witness() : "The line to the witness is fast again.");
+      },
+      [this](bool open) {
+        tell_people(open ? "witness.open" : "witness.closed",
+                    open ? open_witness() : "The witness asks everybody for a password again.");
       });
 }
 
@@ -312,6 +316,15 @@ std::string Pair::slow_witness() const {
   };
   return "The witness answers, but its line takes " + seconds(line->round_trip()) + ": a failover takes at least " +
          seconds(settings_.lease + 2 * line->fastest()) + ", and hosts wait so long.";
+}
+
+std::string Pair::open_witness() const {
+  if (!witness_.takes_everybody()) return {};
+  return "The witness takes everybody: etcd's authentication is off, though the pair has a user for it. Whoever "
+         "reaches it "
+         "can stop I/O when a node fails. Run `lockstep-witness setup` on its machine, or switch it on in an etcd of "
+         "your "
+         "own.";
 }
 
 void Pair::tell_people(const std::string& kind, const std::string& message) {

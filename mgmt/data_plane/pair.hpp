@@ -104,6 +104,8 @@ class Pair {
   [[nodiscard]] WitnessSlot& witness() { return witness_; }
   /// A sentence about its line; empty where that is fast, or not known.
   [[nodiscard]] std::string slow_witness() const;
+  /// The same of one that answers whoever has no password.
+  [[nodiscard]] std::string open_witness() const;
   [[nodiscard]] const FenceSlot& fence() const { return fence_; }
   void use_fence(bool on);
   [[nodiscard]] const PairIdentity& identity() const { return identity_; }

@@ -56,7 +56,7 @@ engine::Result<bool> WitnessSlot::use(const engine::Uuid& pair, engine::NodeSide
   addresses_ = addresses;
   seal_ = seal;
   access_ = access;
-  told_ = reachable_ = probing_ = slow_ = false;
+  told_ = reachable_ = probing_ = slow_ = open_ = false;
   reactor_.cancel(timer_);
   if (!etcd_) return true;
   etcd_->when_ended([this] { on_connection_ended(); });
@@ -64,9 +64,11 @@ engine::Result<bool> WitnessSlot::use(const engine::Uuid& pair, engine::NodeSide
   return true;
 }
 
-void WitnessSlot::watch(engine::Callback<bool, const std::string&> reachable, engine::Callback<bool> slow) {
+void WitnessSlot::watch(engine::Callback<bool, const std::string&> reachable, engine::Callback<bool> slow,
+                        engine::Callback<bool> open) {
   changed_ = std::move(reachable);
   slow_changed_ = std::move(slow);
+  open_changed_ = std::move(open);
 }
 
 std::optional<replication::LineEstimate> WitnessSlot::slow_line() const {
@@ -81,7 +83,8 @@ void WitnessSlot::probe() {
     if (asked.lock() == etcd_) on_probed(found);
   };
   const engine::Duration patience = told_ ? engine::Duration{0} : kFirstProbe;
-  if (!is_to_try_write()) return etcd_->probe(std::move(probed), patience);
+  tries_write_ = is_to_try_write();
+  if (!tries_write_) return etcd_->probe(std::move(probed), patience);
   tried_write_ = reactor_.now();
   etcd_->try_write(std::move(probed), patience);
 }
@@ -98,6 +101,7 @@ void WitnessSlot::on_probed(const replication::EtcdProbe& found) {
   refusal_ = found.refused ? found.problem : "";
   if (is_new && changed_) changed_(reachable, found.problem);
   note_line();
+  if (reachable && (tries_write_ || open_)) ask_as_nobody();
   etcd_->tend();
   probe_after(reachable ? kProbeEvery : kProbeAgain);
 }
@@ -108,7 +112,7 @@ void WitnessSlot::probe_after(engine::Duration delay) {
 }
 
 void WitnessSlot::probe_if_silent() {
-  if (is_to_try_write() || reactor_.now() - etcd_->answered_at() >= kProbeEvery) return probe();
+  if (is_to_try_write() || open_ || reactor_.now() - etcd_->answered_at() >= kProbeEvery) return probe();
   note_line();
   etcd_->tend();
   probe_after(kProbeEvery - (reactor_.now() - etcd_->answered_at()));
@@ -124,6 +128,17 @@ void WitnessSlot::on_connection_ended() {
 void WitnessSlot::note_line() {
   const bool slow = etcd_->line().is_slow();
   if (reachable_ && std::exchange(slow_, slow) != slow && slow_changed_) slow_changed_(slow);
+}
+
+void WitnessSlot::ask_as_nobody() {
+  if (access_.user.empty()) return;
+  etcd_->ask_as_nobody([this, asked = std::weak_ptr(etcd_)](std::optional<bool> answers) {
+    if (answers && asked.lock() == etcd_) on_asked_as_nobody(*answers);
+  });
+}
+
+void WitnessSlot::on_asked_as_nobody(bool answers) {
+  if (reachable_ && std::exchange(open_, answers) != answers && open_changed_) open_changed_(answers);
 }
 
 void WitnessSlot::read(const engine::Uuid& volume, engine::Callback<engine::IoResult<replication::WitnessView>> done) {

@@ -25,13 +25,17 @@ class WitnessSlot final : public SharedWitness {
   [[nodiscard]] std::uint64_t uses() const override { return uses_; }
   [[nodiscard]] const std::string& addresses() const { return addresses_; }
   /// Asks every few seconds; `reachable(is it, why not)` runs when the answer is another one, also when a witness
-  /// that was away is there again and refuses this node. `slow(is it)` when its line has become so, or is no more.
-  void watch(engine::Callback<bool, const std::string&> reachable, engine::Callback<bool> slow);
+  /// that was away is there again and refuses this node. `slow(is it)` when its line has become so, or is no more;
+  /// `open(is it)` when it has come to answer everybody though this node has a user for it, or does no more.
+  void watch(engine::Callback<bool, const std::string&> reachable, engine::Callback<bool> slow,
+             engine::Callback<bool> open);
   [[nodiscard]] bool reachable() const { return reachable_; }
   /// It was asked, and did not answer, or refused.
   [[nodiscard]] bool lost() const { return told_ && !reachable_; }
   /// What is known of its line, where that is slow.
   [[nodiscard]] std::optional<replication::LineEstimate> slow_line() const;
+  /// Its authentication is off, though this node has a user for it.
+  [[nodiscard]] bool takes_everybody() const { return etcd_ && reachable_ && open_; }
 
   void read(const engine::Uuid& volume, engine::Callback<engine::IoResult<replication::WitnessView>> done) override;
   void swap(const engine::Uuid& volume, const replication::WitnessView& seen, const replication::WitnessRecord& record,
@@ -45,7 +49,8 @@ class WitnessSlot final : public SharedWitness {
   /// Of one of which nothing is known: a connection, TLS, a token and the answer over a slow line that loses packets.
   static constexpr engine::Duration kFirstProbe = std::chrono::seconds(45);
   static constexpr engine::Duration kProbeSoon = std::chrono::milliseconds(200);
-  /// Whether it would take a write, as a failover is one: etcd may answer, and be full.
+  /// Whether it would take a write, as a failover is one: etcd may answer, and be full. And whether it would answer
+  /// somebody without a password: etcd that has lost its data takes everybody, also who has a token of before.
   static constexpr engine::Duration kTryWriteEvery = std::chrono::minutes(2);
   void probe();
   void on_probed(const replication::EtcdProbe& found);
@@ -54,6 +59,8 @@ class WitnessSlot final : public SharedWitness {
   void probe_if_silent();
   void on_connection_ended();
   void note_line();
+  void ask_as_nobody();
+  void on_asked_as_nobody(bool answers);
 
   engine::Reactor& reactor_;
   std::shared_ptr<replication::EtcdWitness> etcd_;
@@ -63,13 +70,16 @@ class WitnessSlot final : public SharedWitness {
   replication::WitnessAccess access_;
   engine::Callback<bool, const std::string&> changed_;
   engine::Callback<bool> slow_changed_;
+  engine::Callback<bool> open_changed_;
   engine::TimerId timer_ = engine::TimerId::none;
   bool probing_ = false;
   bool slow_ = false;  ///< as it was told
+  bool open_ = false;  ///< the same
   bool reachable_ = false;
   engine::TimePoint tried_write_;
-  bool told_ = false;    ///< whether `reachable_` was ever found out
-  std::string refusal_;  ///< why it refuses this node, if it does
+  bool tries_write_ = false;  ///< with the probe that is under way
+  bool told_ = false;         ///< whether `reachable_` was ever found out
+  std::string refusal_;       ///< why it refuses this node, if it does
 };
 
 }  // namespace lockstep::data_plane

@@ -132,6 +132,7 @@ void EtcdCalls::begin(const CallPtr& call, Duration patience) {
 }
 
 void EtcdCalls::attempt(const CallPtr& call) {
+  if (call->kind == EtcdCallKind::as_nobody) return launch(call);
   switch (login_.next(reactor_.now())) {
     case EtcdLogin::Step::go:
       return launch(call);
@@ -148,7 +149,8 @@ void EtcdCalls::attempt(const CallPtr& call) {
 
 /// A fifth of all packets may be lost on a long line: two tries at once arrive where one would cost a round trip more.
 void EtcdCalls::launch(const CallPtr& call) {
-  const bool waited_for = !call->asks_for_token && call->kind != EtcdCallKind::probe;
+  const bool is_probe = call->kind == EtcdCallKind::probe || call->kind == EtcdCallKind::as_nobody;
+  const bool waited_for = !call->asks_for_token && !is_probe;
   const bool twice = line_of(*call).estimate().is_far() && waited_for;
   try_next(call);
   if (twice) try_next(call);
@@ -158,7 +160,8 @@ void EtcdCalls::launch(const CallPtr& call) {
 void EtcdCalls::try_next(const CallPtr& call) {
   const std::size_t number = call->tries++;
   const std::size_t index = (preferred_ + number) % lines_.size();
-  call->token = call->asks_for_token ? std::string() : login_.token();
+  const bool without = call->asks_for_token || call->kind == EtcdCallKind::as_nobody;
+  call->token = without ? std::string() : login_.token();
   const auto which = lines_[index]->post(
       call->path, call->body, call->token, /*beside=*/!call->under_way.empty(),
       unless_closed([call, number, index, token = call->token](EtcdCalls& self, Outcome outcome) {
@@ -225,7 +228,8 @@ void EtcdCalls::try_next_later(const CallPtr& call) {
 /// etcd carried out nothing of it, but perhaps of what filled its database.
 void EtcdCalls::on_refusal(const CallPtr& call, std::size_t index, const std::string& token, EtcdRefusal refusal) {
   const bool about_token = refusal == EtcdRefusal::stale_token || refusal == EtcdRefusal::no_user;
-  if (about_token && !call->asks_for_token && !call->token_renewed && login_.on_refused(token)) {
+  const bool came_with_it = !call->asks_for_token && call->kind != EtcdCallKind::as_nobody;
+  if (about_token && came_with_it && !call->token_renewed && login_.on_refused(token)) {
     call->token_renewed = true;
     retire(call);
     return attempt(call);
@@ -322,7 +326,7 @@ void EtcdCalls::finish(const CallPtr& ended, EtcdAnswer answer) {
   const bool failed = static_cast<bool>(answer.problem.code);
   if (failed && call->kind == EtcdCallKind::compare_and_swap && call->maybe_done)
     answer.problem.code = make_error_code(Errc::unknown_outcome);
-  last_problem_ = answer.problem.message;
+  if (call->kind != EtcdCallKind::as_nobody) last_problem_ = answer.problem.message;
   std::erase(live_, call);
   const auto keep = shared_from_this();  // the callback may destroy the witness
   std::exchange(call->done, nullptr)(std::move(answer));

@@ -28,6 +28,7 @@ using EtcdAnswered = engine::Callback<EtcdAnswer>;
 enum class EtcdCallKind : std::uint8_t {
   idempotent,  ///< sent as often as needed
   probe,       ///< the same, and nobody is held up until it is answered
+  as_nobody,   ///< a probe without a token, whether there is a user or not
   /// May be sent more than once, too: etcd carries it out at most once. Without a clear answer its outcome is unknown.
   compare_and_swap,
 };

@@ -251,6 +251,14 @@ void EtcdWitness::try_write(engine::Callback<EtcdProbe> done, engine::Duration p
       patience);
 }
 
+void EtcdWitness::ask_as_nobody(engine::Callback<std::optional<bool>> done) {
+  impl_->calls->submit(kEtcdRangePath, etcd_range_request(impl_->slot({})), EtcdCallKind::as_nobody,
+                       [done = std::move(done)](const EtcdAnswer& answer) mutable {
+                         if (!answer.problem.code) return done(true);
+                         done(answer.refused ? std::optional(false) : std::nullopt);
+                       });
+}
+
 void EtcdWitness::tend() { impl_->calls->tend(); }
 void EtcdWitness::when_ended(std::function<void()> ended) { impl_->calls->when_ended(std::move(ended)); }
 const std::string& EtcdWitness::last_problem() const { return impl_->calls->last_problem(); }

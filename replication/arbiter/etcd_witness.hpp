@@ -8,6 +8,7 @@
 // the records is another one by now, none, and then each is sent alone.
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -65,6 +66,8 @@ class EtcdWitness final : public Witness {
   void probe(engine::Callback<EtcdProbe> done, engine::Duration patience = {});
   /// The same, and whether it would take a write. Nothing is written, but etcd's members agree on that: now and then.
   void try_write(engine::Callback<EtcdProbe> done, engine::Duration patience = {});
+  /// Whether etcd answers one who has no password; nullopt: nobody answered. Nothing is written.
+  void ask_as_nobody(engine::Callback<std::optional<bool>> done);
   /// Now and then: keeps connections open for the next request.
   void tend();
   /// The other side ended a connection on which nothing was asked: perhaps it is gone.

@@ -1,10 +1,12 @@
 """The package lockstep-witness whose etcd has lost its data, and so its users, while /etc/lockstep-witness was kept: it does not
-run open to everybody, and one command makes all of it again. Real etcd."""
+run open to everybody, one command makes all of it again, and the nodes tell of an etcd that is open. Real etcd, real daemons."""
 import contextlib
+import signal
 
 from basics import check, group, wait_for
+from managed_pair import scene
 from packaged_witness import EtcdSaid, b64
-from test_packaged_witness import cut_off, running_witness
+from test_packaged_witness import WitnessedPair, cut_off, running_witness
 
 
 def is_closed(w):
@@ -87,3 +89,42 @@ def test_is_never_started_open_wherever_its_recovery_is_cut_off():
         w.start()
         is_closed(w)
         w.etcd_as("pair1")
+
+
+def health_of(node):
+    return [p["message"] for p in node.get("/api/v1/health").json["problems"]]
+
+
+def tells(node, kind):
+    return [e for e in node.get("/api/v1/events").json["items"] if e["kind"] == kind]
+
+
+def test_that_runs_open_is_told_by_both_nodes_until_it_is_set_up_again_and_decides_then():
+    with scene(WitnessedPair) as s:
+        s.wait_until_known()
+        start_open(s.witness)
+        for node, side in ((s.a, "node-a"), (s.b, "node-b")):
+            wait_for("the health to name both", lambda n=node, o=side: any(
+                m.startswith(f"On {o}: The witness takes everybody") for m in health_of(n)), 60)
+        for node in (s.a, s.b):
+            check({e["side"] for e in tells(node, "witness.open")} <= {"a", "b"} and tells(node, "witness.open"),
+                  f"an event tells of it: {tells(node, 'witness.open')}")
+            check(tells(node, "witness.open")[0]["severity"] == "warning", "as a warning")
+        s.wait_until_known()
+        s.witness.kill()
+        s.witness.done(*s.witness.setup_arguments)
+        s.witness.start()
+        for node in (s.a, s.b):
+            wait_for("the health to be well", lambda n=node: not health_of(n), 60)
+            wait_for("the end to be told", lambda n=node: tells(n, "witness.closed"))
+        s.wait_until_known()
+        writer = s.writer()
+        writer.wait_writes(100)
+        s.a.stop_mgmtd(signal.SIGKILL)
+        s.a.stop_lockstepd(signal.SIGKILL)
+        s.goes_on_alone(s.b, "b")
+        writer.wait_writes(100)
+        s.a.start()
+        s.wait_for_states("in_sync", "in_sync")
+        writer.stop()
+        s.check_both_hold_the_same(s.files(s.b)[0], writer.log)

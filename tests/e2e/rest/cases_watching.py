@@ -50,7 +50,8 @@ class Watching(Scratch):
 
     def test_what_endangers_io_is_no_piece_of_information(self):
         told = {"fence.failed": "critical", "fence.lost": "warning", "fence.begun": "warning", "fence.found": "info",
-                "witness.lost": "warning", "witness.slow": "warning", "witness.fast": "info"}
+                "witness.lost": "warning", "witness.slow": "warning", "witness.fast": "info",
+                "witness.open": "warning", "witness.closed": "info"}
         a = self.node("node-a", start=False)
         a.script(events=[{"kind": kind, "message": f"{kind}."} for kind in told])
         a.start()

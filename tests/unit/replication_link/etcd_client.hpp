@@ -93,6 +93,9 @@ class EtcdClient {
   EtcdProbe try_write() {
     return run<EtcdProbe>([this](auto set) { witness_->try_write(std::move(set)); }).get();
   }
+  std::optional<bool> ask_as_nobody() {
+    return run<std::optional<bool>>([this](auto set) { witness_->ask_as_nobody(std::move(set)); }).get();
+  }
   EtcdWitness& witness() { return *witness_; }
 
  private:

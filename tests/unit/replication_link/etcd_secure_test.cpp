@@ -238,6 +238,19 @@ TEST_F(EtcdWithUsers, IsAskedWithoutATokenWhileItsAuthenticationIsOffAndWithOneO
   EXPECT_TRUE(second->won);
 }
 
+TEST_F(EtcdWithUsers, IsKnownToTakeEverybodyWhileItsAuthenticationIsOff) {
+  EtcdProcess etcd(server());
+  EtcdClient client({etcd.url()}, as_user(ca, "right"));
+  EXPECT_EQ(client.ask_as_nobody(), true);
+  etcd.enable_authentication("lockstep", "right", "/lockstep/");
+  ASSERT_TRUE(client.read()) << client.witness().last_problem();
+  EXPECT_EQ(client.ask_as_nobody(), false);
+  EXPECT_EQ(client.witness().last_problem(), "") << "it is no problem of this node's";
+  EXPECT_TRUE(client.probe().answers);
+  etcd.kill();
+  EXPECT_EQ(client.ask_as_nobody(), std::nullopt);
+}
+
 TEST_F(EtcdWithUsers, IsSentASwapAgainWithANewTokenWhenItHasForgottenTheOldOne) {
   EtcdProcess etcd(server());
   etcd.enable_authentication("lockstep", "right", "/lockstep/");
