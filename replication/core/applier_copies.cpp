@@ -1,5 +1,8 @@
 // What the partner asks of this store beside its orders: space, copies and bits of a resync, flushes, reads.
 #include <algorithm>
+#include <iterator>
+#include <utility>
+#include <vector>
 
 #include "engine/base/byte_order.hpp"
 #include "replication/core/applier.hpp"
@@ -51,19 +54,48 @@ void Applier::flush(std::uint64_t session, InboundRequest& request, const Messag
   });
 }
 
+namespace {
+/// In regions; in order, and none overlaps another.
+using RegionRanges = std::vector<engine::Extent>;
+
+RegionRanges in_order(RegionRanges ranges) {
+  std::ranges::sort(ranges, {}, &engine::Extent::offset);
+  RegionRanges apart;
+  for (const engine::Extent& range : ranges) {
+    if (apart.empty() || apart.back().end() < range.offset) {
+      apart.push_back(range);
+    } else {
+      apart.back().length = std::max(apart.back().end(), range.end()) - apart.back().offset;
+    }
+  }
+  return apart;
+}
+
+bool has(const RegionRanges& ranges, std::uint64_t region) {
+  const auto behind = std::ranges::upper_bound(ranges, region, {}, &engine::Extent::offset);
+  return behind != ranges.begin() && region < std::prev(behind)->end();
+}
+}  // namespace
+
 /// The sequencer saw both flushes. Orders that it sent after this come after it and set their bits again.
 void Applier::clear(InboundRequest& request, const Message& m) {
   const auto bytes = request.payload();
   if (bytes.size() % 8) return answer(request, m, Errc::corrupt);
+  RegionRanges used;
+  const std::uint64_t size = store_.region_size();
+  applies_.for_each([&](const Apply& a) {
+    const engine::Extent& extent = a.message.extent;
+    if (a.stage == Apply::Stage::applied || extent.empty()) return;
+    const std::uint64_t first = extent.offset / size;
+    used.push_back({first, (extent.end() + size - 1) / size - first});
+  });
+  const RegionRanges in_use = in_order(std::move(used));
   std::vector<std::uint64_t> regions;
+  regions.reserve(bytes.size() / 8);
   for (std::size_t at = 0; at < bytes.size(); at += 8) {
     const auto region = engine::load_be<std::uint64_t>(bytes.data() + at);
     if (region >= store_.meta->region_count()) return answer(request, m, Errc::corrupt);
-    bool in_use = false;
-    applies_.for_each([&](Apply& a) {
-      in_use |= a.stage != Apply::Stage::applied && a.message.extent.overlaps(store_.region_extent(region));
-    });
-    if (!in_use) regions.push_back(region);
+    if (!has(in_use, region)) regions.push_back(region);
   }
   store_.meta->clear_dirty(std::move(regions), [](std::error_code) {});
   answer(request, m, Errc::ok);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "engine/base/byte_order.hpp"
 #include "replication/core/marks.hpp"
@@ -15,14 +16,20 @@ using engine::IoResult;
 bool Cleaner::may_clear() const { return outbound_.ready && !store_.failed && !store_.flush_failed; }
 
 void Cleaner::tick() {
+  const engine::TimePoint now = clock_.now();
+  // What is not equal yet is dirty however fast this node cleans.
+  const std::uint64_t dirty = store_.meta->dirty_count(), unequal = resync_.unequal();
+  pace_.look(now, dirty - std::min(dirty, unequal));
+  if (!pace_.is_due(now)) return;
   const bool kept_equal =
       (standing_.in_sync() && standing_.is_sequencer()) || (standing_.is_alone() && resync_.mirroring());
   if (busy() || !kept_equal || !may_clear() || standing_.gated || !resync_.knows_unequal()) return;
+  pace_.begin(now);
   gather();
   if (batch_.empty()) return;
   flushes_ = 3;
   flushed_well_ = true;
-  began_ = clock_.now();
+  began_ = now;
   const std::uint64_t run = resync_.run();
   busy_in_ = run;
   store_.data.flush(counted(store_.owed, [this, run](std::error_code error) {
@@ -37,22 +44,32 @@ void Cleaner::tick() {
   generations_.raise([this, run](bool raised) { on_flushed(run, raised); });
 }
 
-/// Dirty regions that are cold, or any that rest when too many are dirty.
+bool Cleaner::may_be_cleaned(std::uint64_t region, engine::TimePoint quiet_since) const {
+  return !resync_.is_unequal(region) && !store_.may_be_noise(region) && regions_.quiet_since(region, quiet_since);
+}
+
+/// Dirty regions that are cold, and where too many are dirty, as many as that that rest.
 void Cleaner::gather() {
   batch_.clear();
-  const bool too_many = store_.meta->dirty_count() * store_.region_size() > settings_.dirty_bound;
-  const auto cold = too_many ? engine::Duration{0} : settings_.clean_after;
+  const std::size_t too_many = std::min<std::uint64_t>(pace_.too_many(), kMostAtOnce);
+  const std::size_t most = std::max(kBatch, too_many);
   const engine::TimePoint now = clock_.now();
-  const engine::TimePoint limit{now.since_origin > cold ? now.since_origin - cold : engine::Duration{0}};
-  for (std::size_t seen = 0; seen < 4 * kBatch && batch_.size() < kBatch; ++seen) {
+  const auto cold = std::min(now.since_origin, settings_.clean_after);
+  const engine::TimePoint long_ago{now.since_origin - cold};
+  const std::uint64_t start = cursor_;
+  bool wrapped = false;
+  for (std::size_t seen = 0; seen < 4 * most && batch_.size() < most; ++seen) {
     const auto next = store_.meta->next_dirty(cursor_);
+    if (!next && wrapped) break;
     if (!next) {
+      wrapped = true;
       cursor_ = 0;
-      break;
+      continue;
     }
+    if (wrapped && *next >= start) break;
     cursor_ = *next + 1;
-    const bool quiet = regions_.quiet_since(*next, limit);
-    if (quiet && !resync_.is_unequal(*next) && !store_.may_be_noise(*next)) batch_.push_back(*next);
+    const auto limit = batch_.size() < too_many ? now : long_ago;
+    if (may_be_cleaned(*next, limit)) batch_.push_back(*next);
   }
 }
 
@@ -61,7 +78,9 @@ void Cleaner::on_flushed(std::uint64_t run, bool ok) {
   flushed_well_ &= ok;
   if (--flushes_) return;
   busy_in_.reset();
+  const std::uint64_t before = store_.meta->dirty_count();
   if (flushed_well_ && may_clear()) clear();
+  pace_.end(began_, clock_.now(), before - store_.meta->dirty_count());
   batch_.clear();
 }
 
@@ -71,15 +90,23 @@ void Cleaner::clear() {
   });
   if (batch_.empty()) return;
   mark<"cleaner.cleared">();
-  auto bytes = std::make_unique<std::vector<std::byte>>(batch_.size() * 8);
-  for (std::size_t i = 0; i < batch_.size(); ++i) {
-    engine::store_be<std::uint64_t>(bytes->data() + i * 8, batch_[i]);
-    regions_.forget(batch_[i]);
+  for (const std::uint64_t region : batch_) regions_.forget(region);
+  for (std::span<const std::uint64_t> rest = batch_; !rest.empty();) {
+    const std::size_t count = std::min(rest.size(), kMostInAMessage);
+    send_clear(rest.first(count));
+    rest = rest.subspan(count);
+  }
+  store_.meta->clear_dirty(std::move(batch_), [](std::error_code) {});
+}
+
+void Cleaner::send_clear(std::span<const std::uint64_t> regions) {
+  auto bytes = std::make_unique<std::vector<std::byte>>(regions.size() * 8);
+  for (std::size_t i = 0; i < regions.size(); ++i) {
+    engine::store_be<std::uint64_t>(bytes->data() + i * 8, regions[i]);
   }
   const std::span<const std::byte> payload = *bytes;
   outbound_.send(outbound_.message(MessageType::clear), payload, {},
                  [keep = std::move(bytes)](const IoResult<Message>&) {});
-  store_.meta->clear_dirty(batch_, [](std::error_code) {});
 }
 
 }  // namespace lockstep::replication

@@ -6,10 +6,12 @@
 // to clear goes out before anything that is written later, and orders arrive in order; the clearing here begins in the
 // same turn.
 //
-// Callers: membership, a few times a second.
+// Callers: membership, with each tick.
 #include <optional>
+#include <span>
 #include <vector>
 
+#include "replication/core/cleaning_pace.hpp"
 #include "replication/core/generations.hpp"
 #include "replication/core/local_store.hpp"
 #include "replication/core/outbound.hpp"
@@ -21,7 +23,9 @@ namespace lockstep::replication {
 
 class Cleaner {
  public:
-  static constexpr std::size_t kBatch = 2048;  ///< regions
+  static constexpr std::size_t kBatch = 2048;         ///< regions that are cold
+  static constexpr std::size_t kMostAtOnce = 262144;  ///< … where too many are dirty
+  static constexpr std::size_t kMostInAMessage = 8192;
 
   Cleaner(const NodeSettings& settings, const engine::Clock& clock, const Standing& standing, LocalStore& store,
           Outbound& outbound, Regions& regions, const Resync& resync, Generations& generations)
@@ -32,14 +36,17 @@ class Cleaner {
         outbound_(outbound),
         regions_(regions),
         resync_(resync),
-        generations_(generations) {}
+        generations_(generations),
+        pace_(settings.dirty_bound / store.region_size()) {}
 
   void tick();
 
  private:
   [[nodiscard]] bool may_clear() const;
   [[nodiscard]] bool busy() const { return busy_in_ == resync_.run(); }
+  [[nodiscard]] bool may_be_cleaned(std::uint64_t region, engine::TimePoint quiet_since) const;
   void gather();
+  void send_clear(std::span<const std::uint64_t> regions);
   void on_flushed(std::uint64_t run, bool ok);
   void clear();
 
@@ -51,6 +58,7 @@ class Cleaner {
   Regions& regions_;
   const Resync& resync_;
   Generations& generations_;
+  CleaningPace pace_;
   /// The resync's run that a batch is under way in: where the two are no longer kept equal, it clears nothing.
   std::optional<std::uint64_t> busy_in_;
   unsigned flushes_ = 0;

@@ -14,7 +14,6 @@ namespace {
 constexpr engine::Duration kExchangeUnsettled = std::chrono::milliseconds(100);
 constexpr engine::Duration kExchangeSettled = std::chrono::seconds(2);
 constexpr engine::Duration kTrustAgainAfter = std::chrono::seconds(10);
-constexpr engine::Duration kCleanEvery = std::chrono::milliseconds(200);
 }  // namespace
 
 Membership::Membership(const MirrorParts& parts)
@@ -245,10 +244,7 @@ void Membership::tick() {
   end_what_partner_held(now);
   let_sessions_end(now);
   lu_.tick();
-  if (now - last_clean_ > kCleanEvery) {
-    last_clean_ = now;
-    cleaner_.tick();
-  }
+  cleaner_.tick();
   if (command_.is_overdue(now)) {
     if (command_.waits_for(OperatorCommand::Kind::leave)) leaving_ = false;
     command_.finish(

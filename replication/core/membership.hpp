@@ -201,7 +201,7 @@ class Membership : ExchangeUser, StepsUser, PhasesUser, AloneUser, DriverUser, F
   bool forced_ = false;  ///< by an operator, in this process, and alone since
   bool told_of_force_ = false;
   ArbiterWish wish_ = ArbiterWish::none;
-  engine::TimePoint last_clean_, sent_again_;
+  engine::TimePoint sent_again_;
   bool was_undecided_ = false;
   bool partner_is_gone_ = false;      ///< … and this node is alone
   engine::TimePoint partner_served_;  ///< when it may have last, where this node is alone

@@ -1,16 +1,31 @@
 #include "replication/core/regions.hpp"
 
+#include <algorithm>
 #include <cassert>
 
 namespace lockstep::replication {
 
+void Regions::forget_resting(Uses& uses) {
+  erase_if(uses, [](const auto& use) { return use.second.writes == 0; });
+}
+
 void Regions::remember(bool yes) {
   remember_ = yes;
   if (yes) return;
-  const auto is_over = [](const auto& use) { return use.second.writes == 0; };
-  erase_if(uses_, is_over);
-  erase_if(chunks_, is_over);
+  for (Uses* uses : {&uses_, &chunks_}) {
+    forget_resting(*uses);
+    uses->rehash(0);
+  }
   if (all_ && all_->writes == 0) all_.reset();
+  forgotten_at_.reset();
+}
+
+/// Before a write is noted, so that no entry of its own is forgotten.
+void Regions::make_room(Uses& uses, engine::TimePoint now) {
+  if (uses.size() < limit_ || !remember_) return;
+  forget_resting(uses);
+  limit_ = std::max(most_, 2 * uses.size());
+  forgotten_at_ = now;
 }
 
 void Regions::begin(Use& use, engine::TimePoint now) {
@@ -24,6 +39,7 @@ void Regions::begin_write(engine::Extent extent, engine::TimePoint now) {
   const bool wide = is_wide(extent);
   Uses& uses = wide ? chunks_ : uses_;
   const std::uint64_t unit = wide ? size_ * kChunk : size_;
+  make_room(uses, now);
   for (std::uint64_t at = extent.offset / unit; at * unit < extent.end(); ++at) begin(uses[at], now);
 }
 
@@ -51,6 +67,7 @@ bool Regions::quiet_in(const Uses& uses, std::uint64_t key, engine::TimePoint si
 }
 
 bool Regions::quiet_since(std::uint64_t region, engine::TimePoint since) const {
+  if (forgotten_at_ && *forgotten_at_ >= since) return false;
   return quiet_in(uses_, region, since) && quiet_in(chunks_, region / kChunk, since) && (!all_ || quiet(*all_, since));
 }
 

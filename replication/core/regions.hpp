@@ -1,6 +1,8 @@
 #pragma once
 // Which regions are being written or were written lately: what the cleaner must leave alone. Holds only regions in use
-// while a partner is kept equal (the dirty bound limits them), and only those in flight otherwise.
+// while a partner is kept equal, and only those in flight otherwise. Of those in use at most as many as it is told
+// (the dirty bound limits them, but for a resync that takes hours): then it forgets all that are not in flight, and
+// counts every region as written at that moment.
 //
 // A write of many regions is noted by chunks of regions, so that a range of gigabytes costs no more than a few hundred
 // entries; its neighbours in the chunks at its ends count as written with it. One that is longer still, of a whole
@@ -26,7 +28,8 @@ class Regions {
   static constexpr std::uint64_t kChunk = 64;         ///< regions; a write of more is noted by chunks
   static constexpr std::uint64_t kMostChunks = 2048;  ///< of one write
 
-  explicit Regions(std::uint32_t region_size) : size_(region_size) {}
+  /// `most`: to remember, before all that rests is forgotten.
+  Regions(std::uint32_t region_size, std::size_t most) : size_(region_size), most_(most), limit_(most) {}
 
   /// Remember when regions were written after the writes ended (a partner is kept equal), or forget them at once.
   void remember(bool yes);
@@ -39,6 +42,8 @@ class Regions {
   /// It is clean now. When its chunk was written, or all, that is forgotten too: the others of it, dirty still, are as
   /// quiet as this one, and at worst are cleaned before they are cold.
   void forget(std::uint64_t region);
+  /// Regions and chunks.
+  [[nodiscard]] std::size_t remembered() const { return uses_.size() + chunks_.size(); }
 
  private:
   using Use = RegionUse;
@@ -46,16 +51,21 @@ class Regions {
   [[nodiscard]] bool is_wide(engine::Extent extent) const { return extent.length > size_ * kChunk; }
   [[nodiscard]] bool is_of_all(engine::Extent extent) const { return extent.length > size_ * kChunk * kMostChunks; }
   static void begin(Use& use, engine::TimePoint now);
+  static void forget_resting(Uses& uses);
+  void make_room(Uses& uses, engine::TimePoint now);
   static bool quiet(const Use& use, engine::TimePoint since) { return use.writes == 0 && use.touched < since; }
   static bool quiet_in(const Uses& uses, std::uint64_t key, engine::TimePoint since);
   static void forget_in(Uses& uses, std::uint64_t key);
 
   std::uint32_t size_;
+  std::size_t most_;
+  std::size_t limit_;  ///< … and more while more is in flight
   std::uint64_t begun_ = 0;
   bool remember_ = false;
   Uses uses_;    // by region
   Uses chunks_;  // by chunk
   std::optional<Use> all_;
+  std::optional<engine::TimePoint> forgotten_at_;  ///< when what rested was
 };
 
 }  // namespace lockstep::replication

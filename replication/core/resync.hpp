@@ -88,6 +88,8 @@ class Resync {
   /// The union is known and marked here, or there is nothing to know.
   [[nodiscard]] bool knows_unequal() const { return (!active_ || known_) && marking_ == 0; }
   [[nodiscard]] bool is_unequal(std::uint64_t region) const;
+  /// Regions that are known to be.
+  [[nodiscard]] std::uint64_t unequal() const { return unequal_; }
   [[nodiscard]] bool all_equal() const { return active_ && known_ && unequal_ == 0 && copies_.empty(); }
 
   /// Some region of `extent` must be made equal before it is used (in sync), or is still being written.

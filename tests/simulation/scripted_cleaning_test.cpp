@@ -1,4 +1,6 @@
 // Bits of the dirty map are cleared by the node that orders, after a flush on both that began after the last write.
+#include <algorithm>
+
 #include "tests/simulation/played_epochs.hpp"
 
 namespace lockstep::simulation {
@@ -109,6 +111,60 @@ TEST(Cleaning, OfAWritesRegionBeforeItIsIssuedIsTakenBack) {
   world.pair.host(kA).metadata(0).release_first_hung();
   ASSERT_TRUE(world.pair.wait_for([&] { return write.done; }, 10 * kSoon));
   EXPECT_EQ(world.pair.status(kA).dirty_bytes, 2 * kRegion);
+}
+
+// ---- the bound ---------------------------------------------------------------------------------------------------
+
+constexpr std::uint64_t kPiece = std::uint64_t{256} << 10;  ///< bytes of one write: 64 regions, each noted by itself
+
+/// 64 MiB of 4 KiB regions, of which half may be dirty; none grows cold by itself.
+void of_many_regions(Scenario& s) {
+  patient(s);
+  s.regions = 16384;
+  s.dirty_bound = s.volume_size() / 2;
+  s.clean_after = 1000 * kSecond;
+}
+
+/// Writes all of it, one piece after another; the most that was dirty meanwhile.
+std::uint64_t most_dirty(ScriptedPair& pair, engine::NodeSide through, Nanos between) {
+  std::uint64_t most = 0;
+  for (std::uint64_t at = 0; at < pair.world().scenario.volume_size(); at += kPiece) {
+    auto& write = pair.write(through, at / kBlock, 7, kPiece / kBlock);
+    pair.run_for(between);
+    EXPECT_TRUE(pair.wait_for([&] { return write.done; }));
+    EXPECT_EQ(write.status(), std::error_code{});
+    for (const auto side : {kA, kB}) most = std::max(most, pair.status(side).dirty_bytes);
+  }
+  return most;
+}
+
+/// In the proportion of 10 GB/s to 4 GiB: what may be dirty is written in less than half a second.
+TEST(DirtyBound, HoldsOnBothWhateverIsWrittenASecond) {
+  for (const auto through : {kA, kB}) {
+    ScriptedPair pair(pair_program(), of_many_regions);
+    const std::uint64_t bound = pair.world().scenario.dirty_bound;
+    const std::uint64_t most = most_dirty(pair, through, kMillisecond);
+    EXPECT_LE(most, bound);
+    EXPECT_GT(most, bound / 4) << "what is written again soon costs nothing";
+    EXPECT_EQ(pair.violation(), "");
+  }
+}
+
+/// A writer does not wait for what can't be cleaned.
+TEST(DirtyBound, HoldsNoWriterUpWhereNothingIsCleaned) {
+  Cleaning world([](Scenario& s) {
+    patient(s);
+    s.dirty_bound = 2 * kRegion;
+  });
+  world.b.says = [](const Message& m) { return is_flush(m) ? Errc::io_error : Errc::ok; };
+  for (std::uint64_t region = 0; region < 8; ++region) {
+    ASSERT_EQ(world.pair.written(kA, region * kRegion / kBlock, 1), std::error_code{});
+    world.pair.run_for(kSecond / 2);
+  }
+  EXPECT_GT(world.flushes(), 0u);
+  EXPECT_EQ(world.pair.status(kA).dirty_bytes, 8 * kRegion);
+  world.b.says = [](const Message&) { return Errc::ok; };
+  EXPECT_TRUE(world.pair.wait_for([&] { return world.pair.status(kA).dirty_bytes <= 2 * kRegion; }, 3 * kSecond));
 }
 
 }  // namespace
