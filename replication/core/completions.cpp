@@ -80,6 +80,14 @@ void Completions::end_request_of(Op& op, std::error_code status) {
   give_back(parent);
 }
 
+/// Of several pieces that fail, in whatever order, the first of the request is told.
+void Completions::note_failure(DiskRequest& request, const Op& op, std::error_code status) {
+  const std::uint64_t at = op.extent.offset - request.extent.offset + op.miscompare_offset;
+  if (request.status && request.miscompare_offset <= at) return;
+  request.status = status;
+  request.miscompare_offset = at;
+}
+
 void Completions::finish(Op& op, std::error_code status) {
   if (op.outlives_its_request()) {
     in_force_.left(op);
@@ -92,10 +100,7 @@ void Completions::finish(Op& op, std::error_code status) {
   if (op.entry) return entries_.finished(op);
   Parent& parent = *op.parent;
   DiskRequest& request = *parent.request;
-  if (status) {
-    request.status = status;
-    request.miscompare_offset = op.extent.offset - request.extent.offset + op.miscompare_offset;
-  }
+  if (status) note_failure(request, op, status);
   if ((op.on_state() || op.opcode == DiskOpcode::find_run) && !status) request.transferred = op.transferred;
   if (op.opcode == DiskOpcode::change_state && !status) {
     request.transferred = std::min(op.lu_answer.size(), request.data.size());

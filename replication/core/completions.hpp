@@ -44,6 +44,7 @@ class Completions {
  private:
   [[nodiscard]] bool waits_for_this_node(const Op& op, std::error_code status) const;
   void note_latency(const Op& op);
+  static void note_failure(engine::DiskRequest& request, const Op& op, std::error_code status);
 
   const Partner& partner_;
   const Standing& standing_;

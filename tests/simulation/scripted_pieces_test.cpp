@@ -49,6 +49,20 @@ TEST_P(Pieces, OfAVerificationTellWhereTheRequestDiffers) {
   EXPECT_EQ(verify.request.miscompare_offset, (kPiece + 3) * kBlock);
 }
 
+/// Its pieces end in any order.
+TEST_P(Pieces, OfAVerificationTellOfTheFirstPlaceThatDiffers) {
+  ASSERT_FALSE(pair.written(kA, kFirst, 9, kCount));
+  for (const std::uint64_t block : {kPiece - 1, kPiece + 3, 2 * kPiece}) {
+    ASSERT_FALSE(pair.written(kA, kFirst + block, 8));
+  }
+  for (int again = 0; again < 20; ++again) {
+    auto& verify = pair.submit(GetParam(), engine::DiskOpcode::verify, kFirst, kCount, 9);
+    ASSERT_TRUE(pair.wait_for([&] { return verify.done; }));
+    EXPECT_EQ(verify.status(), make_error_code(engine::Errc::miscompare));
+    EXPECT_EQ(verify.request.miscompare_offset, (kPiece - 1) * kBlock);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Through, Pieces, testing::Values(kA, kB),
                          [](const auto& it) { return it.param == kA ? "TheOneThatOrders" : "TheOther"; });
 
