@@ -1,4 +1,5 @@
 """One node by itself: its first start, who may use it, what comes over the wire, the page."""
+import json
 import pathlib
 import signal
 import socket
@@ -118,6 +119,18 @@ class Access(Scratch):
         for node in (a, b):
             wait_for("the token to be gone", lambda n=node: n.get("/api/v1/pair", token=secret, quiet=True).status == 401)
         self.problem(a.delete(location), 404, "not-found")
+
+    def test_tokens_end_at_their_bound(self):
+        node = self.node("node-a")
+        head = {"Authorization": f"Bearer {node.token}", "Content-Type": "application/json"}
+        connection = node.connect()
+        for number in range(1, 1000):  # the first one is there
+            connection.request("POST", "/api/v1/tokens", json.dumps({"name": f"t{number}"}), head)
+            reply = connection.getresponse()
+            self.assertEqual((reply.status, reply.read() and None), (201, None))
+        connection.close()
+        self.problem(node.post("/api/v1/tokens", {"name": "one-more"}), 429, "too-many")
+        self.assertEqual(len(node.get("/api/v1/tokens").json["items"]), 1000)
 
     def test_the_last_admin_token_stays(self):
         a = self.node("node-a")

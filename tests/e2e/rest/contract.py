@@ -10,6 +10,7 @@ import yaml
 KNOWN = {"type", "properties", "required", "additionalProperties", "minProperties", "items", "enum", "pattern", "minimum", "maximum",
          "multipleOf", "minLength", "maxLength", "minItems", "maxItems", "uniqueItems", "oneOf", "allOf", "$ref",
          "format", "description", "examples", "example", "default", "writeOnly", "title"}
+EVERYWHERE = (405, 413, 415)  # described once, in the introduction's table
 TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)}
 
 
@@ -45,14 +46,12 @@ class Contract:
         """Problems of a reply, as sentences; notes what was covered."""
         operation = self.find(method, path)
         if operation is None:
-            return []
+            return self.check_undescribed(method, path, reply)
         where = f"{operation['operationId']} {reply.status}"
         documented = operation["responses"].get(str(reply.status))
         if documented is None:
-            # What holds for every path is described once, in the introduction.
-            everywhere = {405: "method-not-allowed", 413: "too-large", 415: "unsupported-media-type", 500: "internal"}
-            if everywhere.get(reply.status, "-") in reply.raw.decode(errors="replace") and reply.status != 500:
-                return self.check(reply.json, {"$ref": "#/components/schemas/Problem"}, where)
+            if reply.status in EVERYWHERE:
+                return self.check_problem(reply, where)
             return [f"{where}: this status is not described: {reply!r}"]
         documented = self.resolve(documented)
         problems = []
@@ -66,15 +65,27 @@ class Contract:
         elif reply.type not in content:
             problems.append(f"{where}: is {reply.type}, not {' or '.join(content)}")
         elif reply.type.endswith("json"):
-            problems += self.check(reply.json, content[reply.type]["schema"], where)
-            if reply.type == "application/problem+json":
-                problems += self.check_problem(reply, where)
+            problems += (self.check_problem(reply, where) if reply.type == "application/problem+json"
+                         else self.check(reply.json, content[reply.type]["schema"], where))
         if not problems:
             self.seen.add((operation["operationId"], str(reply.status)))
         return problems
 
+    def check_undescribed(self, method, path, reply):
+        """Of a path or a method of the API that the description does not have: there is none, or nobody may know of it."""
+        if method == "HEAD" or not path.startswith("/api/v1/"):
+            return []
+        where = f"{method} {path} {reply.status}"
+        if reply.status not in (401, 404, 405):
+            return [f"{where}: this operation is not described: {reply!r}"]
+        return self.check_problem(reply, where)
+
     def check_problem(self, reply, where):
+        if reply.type != "application/problem+json":
+            return [f"{where}: is {reply.type}, not a problem"]
         problem = reply.json
+        if wrong := self.check(problem, {"$ref": "#/components/schemas/Problem"}, where):
+            return wrong
         table = re.findall(r"`(urn:lockstep:problem:[a-z-]+)` \| (\d+)", self.document["info"]["description"])
         if (problem["type"], str(reply.status)) not in table:
             return [f"{where}: the type {problem['type']} is not in the table with status {reply.status}"]

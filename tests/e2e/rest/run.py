@@ -19,6 +19,7 @@ sys.path.insert(0, str(HERE))
 import cases_addresses  # noqa: E402
 import cases_alone  # noqa: E402
 import cases_arbiter  # noqa: E402
+import cases_contract  # noqa: E402
 import cases_fence  # noqa: E402
 import cases_leave  # noqa: E402
 import cases_link  # noqa: E402
@@ -39,9 +40,10 @@ import workers  # noqa: E402
 # Described, but not to be had from outside on demand.
 NOT_ON_DEMAND = {
     ("createPair", "503"): "only a failing disk",
+    ("replaceNode", "503"): "only a partner that goes away between two questions",
 }
 
-MODULES = (cases_addresses, cases_alone, cases_arbiter, cases_fence, cases_leave, cases_link, cases_lost, cases_node, cases_pair,
+MODULES = (cases_addresses, cases_alone, cases_arbiter, cases_contract, cases_fence, cases_leave, cases_link, cases_lost, cases_node, cases_pair,
            cases_rotation, cases_settings, cases_strangers, cases_volumes, cases_watching, cases_witness)
 REFUSED = {"401", "403"}
 
