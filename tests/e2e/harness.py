@@ -398,15 +398,16 @@ class World:
 
 class Writer:
     """The verifying initiator, writing through the given nodes until it is stopped: one after the other as they fail,
-    or, `all_paths`, through all at once, as a host's multipath does."""
+    or, `all_paths`, through all at once, as a host's multipath does. An answer that no host tries again elsewhere is its end,
+    unless it `may_fail`."""
 
     def __init__(self, world, volume, nodes, span_mib=16, depth=8, log=None, resume=None, read_percent=30, all_paths=False,
-                 rate=0):
+                 rate=0, may_fail=False):
         self.log = log or world.folder / f"writer-{random.randrange(1 << 30)}.log"
         portals = [part for node in nodes for part in ("--portal", node.portal)]
         command = world.verifier(*portals, "--lun", volume.lun, "--span-mib", span_mib, "--depth", depth, "--log", self.log,
                                  "--read-percent", read_percent, *(["--resume", resume] if resume else []),
-                                 *(["--all-paths"] if all_paths else []), "--rate", rate)
+                                 *(["--all-paths"] if all_paths else []), *(["--may-fail"] if may_fail else []), "--rate", rate)
         self.lines = []
         self.process = subprocess.Popen([str(c) for c in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                         stderr=subprocess.STDOUT, text=True)

@@ -228,6 +228,20 @@ def test_events_tell_of_sessions():
         check(kinds[0] == "session.opened", kinds)
 
 
+def test_an_answer_that_no_host_tries_elsewhere_is_the_writers_end():
+    """As multipath does: the next path could say nothing else, and the application has its error."""
+    with World(nodes=1, witness=False) as w:
+        volume = w.add(Volume("vm1", 0, 16 * MIB, mirrored=False))
+        w.a.create(volume)
+        w.a.apply_cleanly()
+        beyond = Writer(w, volume, [w.a], span_mib=32)
+        wait_for("the writer to end", lambda: beyond.process.poll() is not None)
+        check(beyond.process.returncode == 1 and "sense 5/2100" in beyond.output(), f"beyond the end: {beyond.output()}")
+        excused = Writer(w, volume, [w.a], span_mib=32, may_fail=True)
+        wait_for("more than one failure", lambda: excused.field("path_failures") > 1)
+        excused.kill()
+
+
 def test_a_full_disk_fails_writes_to_new_space_and_nothing_else():
     with World(nodes=1, witness=False) as w:
         w.a.volume_folder = w.small_file_system(24 * MIB)

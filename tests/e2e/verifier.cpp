@@ -40,6 +40,7 @@ struct Options {
   int lun = 0;
   unsigned span_mib = 64, depth = 8, read_percent = 30;
   bool all_paths = false;
+  bool may_fail = false;
   double rate = 0;     // operations a second; 0: as many as there is time for
   double seconds = 0;  // 0: until told to stop
   std::string log, resume, verify, check_file;
@@ -64,6 +65,13 @@ void fill(BlockData& data, std::uint64_t block, std::uint32_t version) {
   }
   std::memcpy(&data[0], &block, 8);
   std::memcpy(&data[8], &version, 4);
+}
+
+/// What multipath hands to whoever wrote or read, since another path could say nothing else. A logical unit that is not
+/// there is not there over that path.
+bool is_final(const scsi_sense& sense) {
+  if (sense.key == SCSI_SENSE_ILLEGAL_REQUEST) return sense.ascq != SCSI_SENSE_ASCQ_LOGICAL_UNIT_NOT_SUPPORTED;
+  return sense.key == SCSI_SENSE_MEDIUM_ERROR || sense.key == SCSI_SENSE_HARDWARE_ERROR;
 }
 
 std::string describe(const std::uint8_t* data) {
@@ -172,11 +180,11 @@ class Verifier {
       submit();
       service();
       status();
-      if (wrong_ > 0) break;
+      if (wrong_ > 0 || failed_ > 0) break;
     }
     status(true);
     if (!options_.log.empty() && !write_log()) return 1;
-    return wrong_ > 0 ? 1 : 0;
+    return wrong_ > 0 || failed_ > 0 ? 1 : 0;
   }
 
   /// Reads every block of a log back and compares.
@@ -192,7 +200,7 @@ class Verifier {
       choose();
       submit();
       service();
-      if (wrong_ > 0) return 1;
+      if (wrong_ > 0 || failed_ > 0) return 1;
     }
     fmt::print("{{\"verified\": {}, \"wrong\": {}}}\n", reads_, wrong_);
     return 0;
@@ -343,6 +351,10 @@ class Verifier {
                           ? fmt::format("sense {}/{:04x}", int(task->sense.key), task->sense.ascq)
                           : fmt::format("status {:#x}", status);
       }
+      if (status == SCSI_STATUS_CHECK_CONDITION && is_final(task->sense) && !options_.may_fail) {
+        ++failed_;
+        fmt::print(stderr, "verifier: block {} failed through {}: {}\n", op.block, path->portal(), last_sense_);
+      }
       return;
     }
     const auto now = Clock::now();
@@ -426,7 +438,7 @@ class Verifier {
   std::mt19937_64 random_{std::random_device{}()};
   Clock::time_point began_, last_ack_, last_status_, next_due_;
   Clock::duration longest_gap_{}, worst_gap_{};
-  std::uint64_t writes_ = 0, reads_ = 0, wrong_ = 0, path_failures_ = 0, busy_ = 0;
+  std::uint64_t writes_ = 0, reads_ = 0, wrong_ = 0, failed_ = 0, path_failures_ = 0, busy_ = 0;
   std::vector<std::uint32_t> took_us_;
   std::size_t active_ = 0, next_to_verify_ = 0;
   bool verifying_ = false, started_ = false;
@@ -445,6 +457,8 @@ int main(int argc, char** argv) {
   app.add_option("--chap", o.chap, "user%secret");
   app.add_option("--span-mib", o.span_mib);
   app.add_flag("--all-paths", o.all_paths, "use every portal at once, not the next one when one fails");
+  app.add_flag("--may-fail", o.may_fail,
+               "an error of the medium, the hardware or the request is a lost path, not the end");
   app.add_option("--rate", o.rate, "operations a second at the most");
   app.add_option("--depth", o.depth)->check(CLI::Range(1, 256));
   app.add_option("--read-percent", o.read_percent)->check(CLI::Range(0, 100));
