@@ -32,7 +32,12 @@ class Failed(AssertionError):
 
 class TooSlow(Failed):
     """A promise in time was not kept. A busy machine has pauses of its own, which do not come each time: `run` carries the
-    test out up to five times."""
+    test out again, up to five times."""
+
+
+class Wrong(Failed):
+    """Data that is not what was acknowledged, copies that differ, memory that was misused: no pause of a machine excuses it, and
+    the test is not carried out again."""
 
 
 def group(name):
@@ -51,6 +56,11 @@ def check(condition, message):
 def check_time(condition, message):
     if not condition:
         raise TooSlow(message)
+
+
+def check_data(condition, message):
+    if not condition:
+        raise Wrong(message)
 
 
 def wait_for(what, condition, seconds=20.0, interval=None):

@@ -16,7 +16,8 @@ import tempfile
 import time
 import uuid
 
-from basics import MIB, REPO, Failed, Skipped, TooSlow, check, check_time, free_port, group, settings, wait_for
+from basics import (MIB, REPO, Failed, Skipped, TooSlow, Wrong, check, check_data, check_time, free_port, group, settings,  # noqa: F401
+                    wait_for)
 from etcd import Etcd
 
 
@@ -297,11 +298,11 @@ class World:
         for cleanup in reversed(self.cleanups):
             cleanup()
         reports = [r for n in self.nodes for r in n.sanitizer_reports()] if settings.sanitized else []
-        if reports and not kind:
-            raise Failed("a sanitizer reports: " + "; ".join(reports))
-        if kind and not issubclass(kind, KeyboardInterrupt):
+        if reports or kind and not issubclass(kind, KeyboardInterrupt):
             for node in self.nodes:
                 print(f"--- log of node {node.side}, its last lines ({node.log})\n{node.log_tail()}")
+        if reports:
+            raise Wrong("a sanitizer reports: " + "; ".join(reports)) from error
         if not kind and not settings.keep:
             shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -396,6 +397,12 @@ class World:
         return ["env", known, self.build / "tests/e2e/verifier", *arguments, "--target", self.target]
 
 
+def check_verifier(code, message):
+    """How a verifier may end: 1 is data that is not what it was told, or an error; all else that it could not do its work."""
+    check_data(code != 1, message)
+    check(code == 0, message)
+
+
 class Writer:
     """The verifying initiator, writing through the given nodes until it is stopped: one after the other as they fail,
     or, `all_paths`, through all at once, as a host's multipath does. An answer that no host tries again elsewhere is its end,
@@ -438,7 +445,9 @@ class Writer:
         begun = self.field("writes")
 
         def grown():
-            check(self.process.poll() is None, f"the writer ended with {self.process.returncode}: {self.output()}")
+            code = self.process.poll()
+            check_data(code != 1, f"the writer found something wrong: {self.output()}")
+            check(code is None, f"the writer ended with {code}: {self.output()}")
             return self.field("writes") >= begun + more
         wait_for(f"{more} more acknowledged writes", grown, seconds)
 
@@ -458,5 +467,5 @@ class Writer:
             self.poll()
             time.sleep(0.01)
         status = self.poll()
-        check(self.process.returncode == 0, f"the writer found something wrong ({self.process.returncode}): {self.output()}")
+        check_verifier(self.process.returncode, f"the writer found something wrong ({self.process.returncode}): {self.output()}")
         return status

@@ -3,7 +3,7 @@ import pathlib
 import shutil
 import struct
 
-from harness import MIB, Failed, RpcError, Volume, World, Writer, check
+from harness import MIB, Failed, RpcError, Volume, World, Writer, check, check_verifier
 from scsi_client import BLOCK, GOOD, Initiator
 from test_grow import LARGE, room, wait_served, want
 
@@ -69,7 +69,7 @@ def test_what_was_acknowledged_is_there_after_either_node_died_and_came_back():
         writer.stop()
         for node in w.nodes:
             read = w.run(*w.verifier("--portal", node.portal, "--lun", volume.lun, "--verify", writer.log), seconds=120)
-            check(read.returncode == 0, f"reading back through node {node.side}: {read.stdout}")
+            check_verifier(read.returncode, f"reading back through node {node.side}: {read.stdout}")
 
 
 def test_a_cryptographic_erase_through_either_node_ends_what_was_there_on_both():

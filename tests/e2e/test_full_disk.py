@@ -2,7 +2,7 @@
 import os
 import struct
 
-from harness import MIB, Rpc, World, check, wait_for
+from harness import MIB, Rpc, World, check, check_data, wait_for
 from scsi_client import BLOCK, GOOD, Initiator
 from test_mirror import in_sync, same_data
 
@@ -29,7 +29,7 @@ def refused(answer, what):
 
 def reads_as(by, at, fill):
     data = by.good(struct.pack(">BBQIBB", 0x88, 0, blocks(at), 1, 0, 0), read=BLOCK).data
-    check(data == fill * BLOCK, f"{at} reads as {fill} through node {by.node.side}, not {data[:4]}")
+    check_data(data == fill * BLOCK, f"{at} reads as {fill} through node {by.node.side}, not {data[:4]}")
 
 
 def ballast_on(folder):

@@ -5,7 +5,7 @@ import struct
 import threading
 import time
 
-from harness import MIB, RpcError, World, Writer, check, wait_for
+from harness import MIB, RpcError, World, Writer, check, check_data, wait_for
 from scsi_client import BLOCK, REGISTER_AND_IGNORE, Initiator
 from test_mirror import in_sync, verify
 from test_shapes import make, pair, told, url
@@ -57,7 +57,7 @@ def same_data(w, volume):
             for offset in range(at, end, MIB):
                 length = min(MIB, end - offset)
                 one, other = (os.pread(file, length, offset) for file in files)
-                check(one == other, f"the two replicas of {volume.name} differ between {offset} and {offset + length}")
+                check_data(one == other, f"the two replicas of {volume.name} differ between {offset} and {offset + length}")
     finally:
         for file in files:
             os.close(file)
@@ -73,7 +73,7 @@ def touch_end(w, volume):
     last = volume.size // BLOCK - 1
     for fill, writer, reader in ((b"1", w.a, w.b), (b"2", w.b, w.a)):
         check(Initiator(w, writer, volume, "end").write(last, fill).status == 0, f"a write through {writer.side}")
-        check(Initiator(w, reader, volume, "end").read(last).data == fill * BLOCK, f"a read through {reader.side}")
+        check_data(Initiator(w, reader, volume, "end").read(last).data == fill * BLOCK, f"a read through {reader.side}")
 
 
 def test_a_volume_grows_under_a_writer_and_every_nexus_hears_of_it():

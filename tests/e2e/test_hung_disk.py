@@ -5,7 +5,7 @@ import subprocess
 import threading
 import time
 
-from harness import MIB, Failed, Rpc, Skipped, Volume, World, Writer, check, wait_for
+from harness import MIB, Failed, Rpc, Skipped, Volume, World, Writer, check, check_verifier, wait_for
 
 BEGUN = "Waiting to be told what to serve."
 
@@ -102,7 +102,7 @@ def test_a_restart_beside_a_disk_that_hangs_serves_what_is_on_other_disks():
                 p["object"] for p in w.a.apply()["problems"]] == ["volume hung"], 40)
             check(told, "the volume on the disk that hangs is refused")
             read = w.run(*w.verifier("--portal", w.a.portal, "--lun", other.lun, "--verify", busy.log))
-            check(read.returncode == 0, read.stdout)
+            check_verifier(read.returncode, read.stdout)
             stuck.kill()
         old.wait(20)
         w.a.apply_cleanly()

@@ -6,7 +6,7 @@ import time
 
 import harness
 from etcd import Etcd
-from harness import Failed, Writer, check, wait_for
+from harness import Failed, Writer, check, check_verifier, wait_for
 from managed_pair import ManagedPair, scene
 from nodes import PREFERRED, join
 from cases_lost import replace
@@ -85,7 +85,7 @@ class Scene(ManagedPair):
             node.stop_lockstepd()
         name = f"{self.volume.id}.data"
         one, other = self.a.folder / "volumes" / name, self.b.folder / "volumes" / (copy_of_b or name)
-        check(filecmp.cmp(one, other, shallow=False), "the two copies are the same, byte by byte")
+        harness.check_data(filecmp.cmp(one, other, shallow=False), "the two copies are the same, byte by byte")
 
 
 def whole_management_is_lost_while_hosts_write(side, witness):
@@ -215,7 +215,7 @@ def lose_all_but_the_replicas(s):
 def check_data(s, log, *nodes):
     for node in nodes:
         read = s.run(*s.verifier("--portal", node.portal, "--lun", s.volume.lun, "--verify", log), seconds=120)
-        check(read.returncode == 0, f"all that was written is there, through {node.name}: {read.stdout}")
+        check_verifier(read.returncode, f"all that was written is there, through {node.name}: {read.stdout}")
 
 
 def let_hosts_in(s, node):

@@ -3,7 +3,7 @@ import filecmp
 import pathlib
 import signal
 
-from harness import MIB, Rpc, Volume, World, Writer, check, check_time, settings, wait_for
+from harness import MIB, Rpc, Volume, World, Writer, check, check_data, check_time, check_verifier, settings, wait_for
 
 ALONE = True  # it measures time
 
@@ -12,12 +12,12 @@ PAUSE_MS = 2000  # the promise: a node's crash is a pause below 2 s on the other
 
 def verify(w, node, volume, log):
     read = w.run(*w.verifier("--portal", node.portal, "--lun", volume.lun, "--verify", log), seconds=120)
-    check(read.returncode == 0, f"reading back through node {node.side}: {read.stdout}")
+    check_verifier(read.returncode, f"reading back through node {node.side}: {read.stdout}")
 
 
 def same_data(w, volume):
     """Both data files are the same, byte by byte; the nodes are stopped or idle."""
-    check(filecmp.cmp(w.a.data(volume), w.b.data(volume), shallow=False), f"the two replicas of {volume.name} differ")
+    check_data(filecmp.cmp(w.a.data(volume), w.b.data(volume), shallow=False), f"the two replicas of {volume.name} differ")
 
 
 def pause_is_short(status):

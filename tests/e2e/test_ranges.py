@@ -3,7 +3,7 @@ import os
 import struct
 import time
 
-from harness import MIB, World, check, check_time, settings, wait_for
+from harness import MIB, World, check, check_data, check_time, settings, wait_for
 from scsi_client import BLOCK, Initiator
 
 GIB = 1 << 30
@@ -22,7 +22,7 @@ def write(to, at, fill, size=PIECE):
 
 def reads_as(by, at, fill):
     data = by.good(struct.pack(">BBQIBB", 0x88, 0, blocks(at), blocks(MIB), 0, 0), read=MIB).data
-    check(data == fill * MIB, f"1 MiB at {at} reads as {fill} through node {by.node.side}")
+    check_data(data == fill * MIB, f"1 MiB at {at} reads as {fill} through node {by.node.side}")
 
 
 def unmap(to, at, size):
@@ -72,7 +72,7 @@ def data_extents(path):
 
 
 def same_data(w, volume):
-    check(list(data_extents(w.a.data(volume))) == list(data_extents(w.b.data(volume))), "the two replicas are the same")
+    check_data(list(data_extents(w.a.data(volume))) == list(data_extents(w.b.data(volume))), "the two replicas are the same")
 
 
 def in_sync(w, volume):

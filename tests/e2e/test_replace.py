@@ -7,7 +7,7 @@ import signal
 import subprocess
 
 import harness
-from harness import check, wait_for
+from harness import check, check_verifier, wait_for
 from managed_pair import ManagedPair, scene
 
 MIB = 1 << 20
@@ -68,7 +68,7 @@ class Scene(ManagedPair):
         for node in (self.a, self.b):
             read = subprocess.run([self.build / "tests/e2e/verifier", "--portal", node.portal, "--target", self.target, "--lun",
                                    "0", "--verify", writer_log], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-            check(read.returncode == 0, f"node {node.name} answers what was written: {read.stdout[-800:]}")
+            check_verifier(read.returncode, f"node {node.name} answers what was written: {read.stdout[-800:]}")
         self.wait_for_states("in_sync", "in_sync")
         for node in (self.a, self.b):
             node.stop_lockstepd()

@@ -4,7 +4,7 @@ import signal
 import socket
 import sys
 
-from harness import MIB, Failed, Rpc, RpcError, Volume, World, Writer, check, wait_for
+from harness import MIB, Failed, Rpc, RpcError, Volume, World, Writer, check, check_verifier, wait_for
 
 
 def refused(call, *words):
@@ -35,7 +35,7 @@ def test_memory_and_file_volumes_are_written_and_read_back():
             writer.wait_writes(500)
             writer.stop()
             read = w.run(*w.verifier("--portal", w.a.portal, "--lun", volume.lun, "--verify", writer.log))
-            check(read.returncode == 0, read.stdout)
+            check_verifier(read.returncode, read.stdout)
         io = w.a.volume_status(file)["io"]
         check(io["writes"] >= 500 and io["write_bytes"] >= 500 * 4096, f"the counters say {io}")
 
@@ -56,7 +56,7 @@ def test_several_reactors_serve_every_volume_from_every_session():
         for volume, writer in zip(volumes, writers):
             writer.stop()
             read = w.run(*w.verifier("--portal", w.a.portal, "--lun", volume.lun, "--verify", writer.log))
-            check(read.returncode == 0, read.stdout)
+            check_verifier(read.returncode, read.stdout)
         check(w.a.kill(signal.SIGTERM) == 0, "a clean stop ends with 0")
 
 
@@ -72,7 +72,7 @@ def test_a_file_volume_keeps_its_data_over_a_kill():
         writer.wait_writes(300)
         writer.stop()
         read = w.run(*w.verifier("--portal", w.a.portal, "--lun", volume.lun, "--verify", writer.log))
-        check(read.returncode == 0, read.stdout)
+        check_verifier(read.returncode, read.stdout)
 
 
 def test_both_nodes_portals_and_nothing_else_are_named_by_discovery():

@@ -5,7 +5,7 @@ import subprocess
 import previous
 from basics import free_port
 from etcd import Etcd
-from harness import check, wait_for
+from harness import check, check_verifier, wait_for
 from managed_pair import scene
 from test_replace import Scene
 
@@ -186,5 +186,5 @@ def written_and_read(s, through, lun):
         check(child.returncode == 0, f"written through {writer.name}: {child.stdout[-800:]}")
         read = subprocess.run([s.build / "tests/e2e/verifier", "--portal", reader.portal, *arguments, "--verify", mine],
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
-        check(read.returncode == 0, f"read through {reader.name}: {read.stdout[-800:]}")
+        check_verifier(read.returncode, f"read through {reader.name}: {read.stdout[-800:]}")
         log = mine

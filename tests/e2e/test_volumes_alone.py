@@ -5,7 +5,7 @@ import shutil
 import signal
 
 import harness
-from harness import Writer, check, wait_for
+from harness import Writer, check, check_data, wait_for
 from managed_pair import scene
 from nodes import Node
 from test_configuration_alone import MIB, Lun
@@ -60,7 +60,7 @@ class Scene(AloneScene):
             node.stop_lockstepd()
         for volume in volumes:
             (one,), (other,) = self.copies(self.a, volume.id), self.copies(self.b, volume.id)
-            check(filecmp.cmp(one, other, shallow=False), f"both copies of {volume.name} are the same")
+            check_data(filecmp.cmp(one, other, shallow=False), f"both copies of {volume.name} are the same")
 
 
 def changed_alone(s, here, away):

@@ -29,6 +29,7 @@ extern "C" {
 namespace {
 
 constexpr std::size_t kBlock = 4096;
+constexpr int kWrong = 1, kUnable = 2;  // exit codes: what was found, and that nothing could be
 using Clock = std::chrono::steady_clock;
 using BlockData = std::array<std::uint8_t, kBlock>;
 
@@ -171,7 +172,7 @@ class Verifier {
   }
 
   int run() {
-    if (!options_.resume.empty() && !read_log(options_.resume)) return 1;
+    if (!options_.resume.empty() && !read_log(options_.resume)) return kUnable;
     began_ = last_ack_ = last_status_ = next_due_ = Clock::now();
     while (!over()) {
       // Not before the first login: that it takes its time is no operation's.
@@ -183,31 +184,32 @@ class Verifier {
       if (wrong_ > 0 || failed_ > 0) break;
     }
     status(true);
-    if (!options_.log.empty() && !write_log()) return 1;
-    return wrong_ > 0 || failed_ > 0 ? 1 : 0;
+    const bool logged = options_.log.empty() || write_log();
+    if (wrong_ > 0 || failed_ > 0) return kWrong;
+    return logged ? 0 : kUnable;
   }
 
   /// Reads every block of a log back and compares.
   int verify(const std::string& log) {
-    if (!read_log(log)) return 1;
+    if (!read_log(log)) return kUnable;
     verifying_ = true;
     began_ = last_ack_ = last_status_ = Clock::now();
     while (next_to_verify_ < blocks_.size() || active_ > 0) {
       if (Clock::now() - last_ack_ > std::chrono::seconds(30)) {
         fmt::print(stderr, "verifier: no portal answers: {}\n", last_path_error_);
-        return 1;
+        return kUnable;
       }
       choose();
       submit();
       service();
-      if (wrong_ > 0 || failed_ > 0) return 1;
+      if (wrong_ > 0 || failed_ > 0) return kWrong;
     }
     fmt::print("{{\"verified\": {}, \"wrong\": {}}}\n", reads_, wrong_);
     return 0;
   }
 
   int check_file(const std::string& log, const std::string& file) {
-    if (!read_log(log)) return 1;
+    if (!read_log(log)) return kUnable;
     std::ifstream in(file, std::ios::binary);
     BlockData have, want;
     std::uint64_t checked = 0;
