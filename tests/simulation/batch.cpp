@@ -120,6 +120,14 @@ bool write_all(int fd, const std::string& text) {
   return true;
 }
 
+/// Says how many seeds nobody ran, where no process could be had for them; --first ends with the first that fails.
+std::uint64_t judge_count(const BatchOptions& options, std::uint64_t seeds, const Tally& sum) {
+  const std::uint64_t run = sum.passed + sum.failed;
+  if (run >= seeds || (options.first && sum.failed != 0)) return 0;
+  std::printf("FAILED %" PRIu64 " seeds were not run: there was no process for them\n", seeds - run);
+  return seeds - run;
+}
+
 /// Says which marks were not reached; how many of them are required.
 std::uint64_t judge_marks(const BatchOptions& options, const std::map<std::string, std::uint64_t>& marks) {
   std::uint64_t missing = 0;
@@ -127,12 +135,13 @@ std::uint64_t judge_marks(const BatchOptions& options, const std::map<std::strin
     if (options.marks) std::printf("mark %-40s %" PRIu64 "\n", name.c_str(), count);
     if (count == 0) std::printf("mark never reached: %s\n", name.c_str());
   }
-  if (!options.ci) return 0;
-  for (const char* name : kRequiredMarks) {
+  std::vector<std::string> required = options.required;
+  if (options.ci) required.insert(required.end(), kRequiredMarks.begin(), kRequiredMarks.end());
+  for (const std::string& name : required) {
     const auto found = marks.find(name);
     if (found != marks.end() && found->second != 0) continue;
     ++missing;
-    std::printf("FAILED required mark not reached by any seed: %s\n", name);
+    std::printf("FAILED required mark not reached by any seed: %s\n", name.c_str());
   }
   return missing;
 }
@@ -180,6 +189,11 @@ Child start(const BatchOptions& options, Share& share) {
   if (::pipe(fds) != 0) return {};
   std::fflush(stdout);
   const pid_t pid = ::fork();
+  if (pid < 0) {
+    ::close(fds[0]);
+    ::close(fds[1]);
+    return {};
+  }
   if (pid == 0) {
     ::close(fds[0]);
     run_share(options, share);
@@ -234,6 +248,7 @@ int run_batch(const BatchOptions& given) {
     sum.add(shares[job].tally);
   }
   ::munmap(memory, options.jobs * sizeof(Share));
+  sum.failed += judge_count(options, seeds, sum);
   sum.failed += judge_marks(options, marks);
   std::printf("%" PRIu64 " seeds, %" PRIu64 " writes, %" PRIu64 " reads, %" PRIu64
               " events in the first runs, digest %016" PRIx64 "; commit %s\n",

@@ -2,6 +2,7 @@
 // Many seeds, each run twice, spread over processes. The last line of its output is "N passed, M failed".
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "tests/simulation/world.hpp"
 
@@ -11,8 +12,9 @@ struct BatchOptions {
   std::uint64_t from = 1;
   std::uint64_t to = 1;
   unsigned jobs = 1;
-  bool ci = false;     ///< a required mark that no seed reached is a failure
-  bool first = false;  ///< each seed once, until one fails
+  bool ci = false;                    ///< a required mark that no seed reached is a failure
+  std::vector<std::string> required;  ///< so is one of these
+  bool first = false;                 ///< each seed once, until one fails
   bool without_faults = false;
   bool marks = false;  ///< tell how often each mark was reached
   SwitchOrders switches;

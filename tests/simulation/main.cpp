@@ -1,9 +1,11 @@
 // The simulator's command line: one seed, or a batch of seeds.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <malloc.h>
 
@@ -18,6 +20,7 @@ int usage() {
   std::fputs(
       "simulation --seed N [--trace]            one world, run twice (with --trace once, every event printed)\n"
       "simulation --seeds FROM..TO [--jobs N] [--ci]   a batch; --ci also asks for every required mark\n"
+      "  --require MARK,MARK,...   a batch asks for these marks, too\n"
       "  --first           a batch that runs each seed once, and ends with the first that fails\n"
       "  --marks           tells how often each rare branch of the mirror was taken\n"
       "  --no-faults       worlds in which nothing breaks\n"
@@ -33,6 +36,16 @@ bool parse_range(const std::string& text, BatchOptions& options) {
   options.from = std::strtoull(text.c_str(), nullptr, 10);
   options.to = std::strtoull(text.c_str() + dots + 2, nullptr, 10);
   return options.to >= options.from;
+}
+
+std::vector<std::string> words_of(const std::string& text) {
+  std::vector<std::string> words;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t comma = std::min(text.find(',', at), text.size());
+    words.push_back(text.substr(at, comma - at));
+    at = comma + 1;
+  }
+  return words;
 }
 
 }  // namespace
@@ -52,6 +65,8 @@ int main(int argc, char** argv) {
       trace = true;
     } else if (arg == "--ci") {
       options.ci = true;
+    } else if (arg == "--require" && more) {
+      options.required = words_of(argv[++i]);
     } else if (arg == "--first") {
       options.first = true;
     } else if (arg == "--marks") {
