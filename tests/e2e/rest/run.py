@@ -9,6 +9,7 @@ operation and described status must have been met.
 else in the other. --jobs: so many cases at a time.
 """
 import argparse
+import os
 import pathlib
 import sys
 import unittest
@@ -90,19 +91,23 @@ def main():
         chosen[index].run(result)
         failures = [text for _, text in result.failures + result.errors]
         failures += ["is expected to fail, and does not"] * len(result.unexpectedSuccesses)
-        return failures, list(noted), set(description.seen)
+        skipped = [why for _, why in result.skipped]
+        if skipped and os.environ.get("LOCKSTEP_NO_SKIPS"):
+            failures += [f"would be skipped, and LOCKSTEP_NO_SKIPS is set: {why}" for why in skipped]
+        return failures, skipped, list(noted), set(description.seen)
 
-    failed = 0
+    failed = skipped = 0
     breaches = []
-    for index, (failures, breached, seen), output in workers.run(perform, len(chosen), options.jobs):
+    for index, (failures, skips, breached, seen), output in workers.run(perform, len(chosen), options.jobs):
         breaches += breached
         description.seen |= seen
-        if failures or options.v:
-            print(f"{output}{'FAILED' if failures else 'ok'}  {chosen[index].id()}")
+        if failures or skips or options.v:
+            print(f"{output}{'FAILED' if failures else f'SKIPPED ({skips[0]})' if skips else 'ok'}  {chosen[index].id()}")
         for text in failures:
             print(text)
         failed += bool(failures)
-    passed = len(chosen) - failed
+        skipped += bool(skips and not failures)
+    passed = len(chosen) - failed - skipped
 
     for breach in sorted(set(breaches)):
         print("contract:", breach)
@@ -118,7 +123,7 @@ def main():
             print(f"contract: {operation} was never seen to answer {status}")
     for bad in (breaches, missing):
         failed, passed = (failed + 1, passed) if bad else (failed, passed + 1)
-    print(f"{passed} passed, {failed} failed")
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
     return 1 if failed else 0
 
 
