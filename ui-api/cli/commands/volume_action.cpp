@@ -72,8 +72,9 @@ void add_volume_action_commands(CLI::App& volume, Action& chosen) {
       c->add_flag("--yes", o->yes, "Do not ask");
     }
     if (words.action == std::string_view("force_solo")) {
-      c->add_flag("--accept-inconsistent", o->accept_inconsistent,
-                  "Even in the middle of a resync; its data is then a mixture of old and new");
+      c->add_flag(
+          "--accept-inconsistent", o->accept_inconsistent,
+          "Although this copy is in the middle of a resync, and a mixture of old and new, or lacks what the other has");
       c->add_flag("--despite-partner", o->despite_partner,
                   "Although the other node says that it serves the volume: what one of the two takes is lost later");
     }
