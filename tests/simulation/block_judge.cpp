@@ -35,6 +35,33 @@ const char* kind_of(WriteKind kind) {
 }  // namespace
 
 std::optional<std::string> BlockJudge::judge() {
+  for (const Part& part : parts()) {
+    part_ = part;
+    if (auto wrong = judge_part()) return wrong;
+  }
+  return std::nullopt;
+}
+
+std::vector<BlockJudge::Part> BlockJudge::parts() const {
+  std::vector<Moment> cuts;
+  for (const Value value : writes_) {
+    const Moment lost = history_.write(value).lost;
+    if (lost != kNever) cuts.push_back(lost);
+  }
+  std::ranges::sort(cuts);
+  cuts.erase(std::ranges::unique(cuts).begin(), cuts.end());
+  std::vector<Part> parts{{}};
+  for (const Moment cut : cuts) {
+    parts.back().to = cut;
+    parts.push_back({cut, kNever});
+  }
+  return parts;
+}
+
+std::optional<std::string> BlockJudge::judge_part() {
+  clusters_.clear();
+  spans_.clear();
+  zero_reads_.clear();
   if (auto wrong = gather()) return wrong;
   if (auto wrong = tie()) return wrong;
   if (auto wrong = order()) return wrong;
@@ -53,19 +80,28 @@ Value BlockJudge::expected_by(Value swap) const {
   return w.expected[block_ - w.first];
 }
 
+/// What was seen in an earlier part was there to stay, unless a cut could take it since. What a cut came in the midst
+/// of is from before it or behind.
+bool BlockJudge::counts(const Seen& seen) const {
+  if (part_.has(seen.start, seen.finish)) return true;
+  if (seen.other || seen.value == 0 || seen.value == kGarbage || seen.finish >= part_.from) return false;
+  const WriteRecord& w = history_.write(seen.value);
+  return !is_lost(w) || w.lost <= seen.start;
+}
+
 std::optional<std::string> BlockJudge::gather() {
   for (const Value value : writes_) {
     const WriteRecord& w = history_.write(value);
-    if (w.zero()) continue;
+    if (w.zero() || w.start > part_.to) continue;
     Cluster c;
     c.value = value;
     c.first_finish = w.latest();
     c.last_start = w.start;
-    c.real = w.finish != kNever;
+    c.real = w.finish < part_.to && !is_lost(w);
     clusters_.push_back(c);
   }
   for (const Seen& seen : seen_) {
-    if (seen.other) continue;
+    if (seen.other || !counts(seen)) continue;
     if (seen.value == 0) {
       zero_reads_.push_back(seen);
       continue;
@@ -95,7 +131,7 @@ std::optional<std::string> BlockJudge::tie() {
     const Value found = expected_by(clusters_[i].value);
     if (found == 0) {
       // It saw zeroes when it took effect. Without an acknowledgement only its start is known.
-      if (w.finish != kNever) zero_reads_.push_back({0, false, w.start, w.finish, w.finish_time});
+      if (part_.has(w.start, w.finish)) zero_reads_.push_back({0, false, w.start, w.finish, w.finish_time});
       continue;
     }
     const std::size_t before = find(found);
@@ -145,7 +181,7 @@ std::optional<std::string> BlockJudge::judge_zeroes() const {
   };
   for (const Value value : writes_) {
     const WriteRecord& w = history_.write(value);
-    if (!w.zero() || w.finish == kNever) continue;
+    if (!w.zero() || w.finish >= part_.to || is_lost(w)) continue;
     if (const Span* x = between(w.start, w.finish)) {
       return report(name_of(x->value) + " was seen before and again after zeroing " + name_of(value));
     }
@@ -176,7 +212,7 @@ bool BlockJudge::explained(const Seen& read) const {
 
 std::optional<std::string> BlockJudge::judge_others() const {
   for (const Seen& seen : seen_) {
-    if (!seen.other || seen.value == 0 || seen.value == kGarbage) continue;
+    if (!seen.other || !counts(seen) || seen.value == 0 || seen.value == kGarbage) continue;
     const std::size_t at = find(seen.value);
     if (at == kNone) continue;
     const Cluster& c = clusters_[at];

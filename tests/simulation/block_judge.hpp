@@ -42,6 +42,16 @@ class BlockJudge {
   };
   static constexpr std::size_t kNone = ~std::size_t{0};
 
+  /// One of the parts that cuts of the power make of its history.
+  struct Part {
+    Moment from = 0, to = kNever;
+    /// Neither cut came between.
+    [[nodiscard]] bool has(Moment start, Moment finish) const { return from <= start && finish < to; }
+  };
+  [[nodiscard]] std::vector<Part> parts() const;
+  [[nodiscard]] std::optional<std::string> judge_part();
+  [[nodiscard]] bool is_lost(const WriteRecord& write) const { return write.lost <= part_.from; }
+  [[nodiscard]] bool counts(const Seen& seen) const;
   [[nodiscard]] std::optional<std::string> gather();
   [[nodiscard]] std::optional<std::string> tie();
   [[nodiscard]] std::optional<std::string> order() const;
@@ -57,6 +67,7 @@ class BlockJudge {
   std::uint64_t block_;
   std::vector<Value> writes_;
   std::vector<Seen> seen_;
+  Part part_;                      ///< that is judged
   std::vector<Cluster> clusters_;  ///< of values other than zero, sorted by value
   std::vector<Span> spans_;
   std::vector<Seen> zero_reads_;

@@ -36,8 +36,40 @@ void Checkers::note_written(unsigned volume, std::uint64_t first, std::uint32_t 
 void Checkers::write_acknowledged(Host& host, unsigned volume, Value value) {
   if (!world_.kind.replicates || split_) return;
   if (host.found_set_back()) world_.verdict.fail("a process that knows that it was set back acknowledges a write");
+  const Acting acting = acting_for(host, volume);
+  if (!acting.epoch) return;
+  if (acting.own) {
+    check_line(host, volume, *acting.own);
+    auto& acted = volumes_[volume].acted_in[static_cast<std::size_t>(host.side())];
+    acted = std::max(acted, acting.own->number);
+  }
+  if (world_.caches->may_hold(volume, world_.history.write(value))) return;
+  for (Host* holder : holders_of(acting, volume)) check_durable(*holder, volume, value, *acting.epoch);
+}
+
+/// Alone, a store that failed a flush has lost what a later one does not bring back (README.md).
+void Checkers::flush_acknowledged(Host& host, unsigned volume, Moment began) {
+  const Scenario& s = world_.scenario;
+  world_.history.flushed(volume, began);
+  const bool flushes_fail = !s.cached && (s.faults.store_errors || s.faults.both_stores);
+  if (!world_.kind.replicates || split_ || !world_.caches->used(volume) || flushes_fail) return;
+  const Acting acting = acting_for(host, volume);
+  if (!acting.epoch) return;
+  if (acting.own && split_expected_) check_line(host, volume, *acting.own);
+  if (split_) return;
+  for (Host* holder : holders_of(acting, volume)) {
+    for (Value value = 1; value <= world_.history.write_count(); ++value) {
+      const WriteRecord& w = world_.history.write(value);
+      if (w.volume == volume && w.flushed && !world_.verdict.failed()) {
+        check_durable(*holder, volume, value, *acting.epoch);
+      }
+    }
+  }
+}
+
+Checkers::Acting Checkers::acting_for(Host& host, unsigned volume) {
   const auto own = host.status(volume);
-  if (!own) return check_detached(host, volume, value);
+  if (!own) return acting_for_detached(host, volume);
   // A node that forwards acknowledges what its partner's epoch made durable; so does one that has not heard yet that
   // its partner went on without it: the answer was on its way, or the node stood still with it.
   auto acting = own;
@@ -46,23 +78,35 @@ void Checkers::write_acknowledged(Host& host, unsigned volume, Value value) {
   // It may be down since.
   const auto last = others ? std::nullopt : other.recorded(volume);
   if (last && last->members == engine::MemberSet::only(other.side()) && last->descends_from(own->epoch)) {
-    return check_durable(other, volume, value, *last);
+    return {.epoch = last};
   }
   const bool overtaken = others && acted_by_itself(others->state) && others->epoch.id != own->epoch.id &&
                          others->epoch.descends_from(own->epoch);
   if (!acts_by_itself(own->state) || overtaken) acting = others;
-  if (!acting || !acted_by_itself(acting->state)) return;
-  const bool own_word = acts_by_itself(own->state);
-  if (own_word) {
-    check_line(host, volume, own->epoch);
-    auto& acted = volumes_[volume].acted_in[static_cast<std::size_t>(host.side())];
-    acted = std::max(acted, own->epoch.number);
-  }
+  if (!acting || !acted_by_itself(acting->state)) return {};
+  return {.epoch = acting->epoch,
+          .own = acts_by_itself(own->state) ? std::optional(own->epoch) : std::nullopt,
+          .may_have_left = true};
+}
+
+/// Out of service, it acknowledges what was under way, in the epoch that it has recorded; or in the partner's, as
+/// above.
+Checkers::Acting Checkers::acting_for_detached(Host& host, unsigned volume) {
+  const auto recorded = host.recorded(volume);
+  if (!recorded) return {};
+  const auto others = world_.host(engine::other(host.side())).status(volume);
+  const bool overtaken = others && acts_by_itself(others->state) && others->epoch.descends_from(*recorded);
+  return {.epoch = overtaken ? others->epoch : *recorded};
+}
+
+std::vector<Host*> Checkers::holders_of(const Acting& acting, unsigned volume) {
+  std::vector<Host*> holders;
   for (const NodeSide side : {NodeSide::a, NodeSide::b}) {
     Host& holder = world_.host(side);
-    if (!acting->epoch.members.contains(side) || has_left(holder, volume, acting->epoch)) continue;
-    check_durable(holder, volume, value, acting->epoch);
+    if (!acting.epoch->members.contains(side)) continue;
+    if (!acting.may_have_left || !has_left(holder, volume, *acting.epoch)) holders.push_back(&holder);
   }
+  return holders;
 }
 
 /// By its record it is a member no more: its word that it left is on its way to the other.
@@ -73,30 +117,15 @@ bool Checkers::has_left(Host& host, unsigned volume, const EpochRecord& epoch) {
   return recorded && recorded->descends_from(epoch) && !recorded->members.contains(host.side());
 }
 
-/// Out of service, it acknowledges what was under way, in the epoch that it has recorded; or in the partner's, as
-/// above.
-void Checkers::check_detached(Host& host, unsigned volume, Value value) {
-  const auto recorded = host.recorded(volume);
-  if (!recorded) return;
-  const auto others = world_.host(engine::other(host.side())).status(volume);
-  const bool overtaken = others && acts_by_itself(others->state) && others->epoch.descends_from(*recorded);
-  const EpochRecord& epoch = overtaken ? others->epoch : *recorded;
-  for (const NodeSide side : {NodeSide::a, NodeSide::b}) {
-    if (epoch.members.contains(side)) check_durable(world_.host(side), volume, value, epoch);
-  }
-}
-
 void Checkers::check_durable(Host& holder, unsigned volume, Value value, const EpochRecord& epoch) {
-  if (world_.scenario.volumes[volume].write_cache) return;
   const WriteRecord& w = world_.history.write(value);
-  if (volumes_[volume].may_cache || w.start < volumes_[volume].strict_since) return;
   // It had the write when it said so; nothing is durable on disks that are taken back.
   if (w.start < set_back_at_[static_cast<std::size_t>(holder.side())]) return;
   const auto image = holder.data(volume).stable();
   for (std::uint64_t block = w.first; block < w.first + w.count; ++block) {
     const Value found = read_stamp(image.subspan(block * kBlock, kBlock), block);
     if (world_.history.not_older(volume, block, found, value)) continue;
-    if (holder.data(volume).is_lost(block)) continue;  // it had the write, and lost the sector since
+    if (holder.data(volume).is_lost_below(block)) continue;  // it had the write, and lost the sector since
     return world_.verdict.fail("promise 1: write #" + std::to_string(value) + " to volume " + std::to_string(volume) +
                                " block " + std::to_string(block) + " was acknowledged in epoch " + name_of(epoch) +
                                " while node " + holder.name() + "'s stable storage holds #" + std::to_string(found) +
@@ -136,11 +165,6 @@ void Checkers::read_answered(Host& host, unsigned volume, Moment began) {
 void Checkers::set_back(NodeSide side) {
   for (Volume& v : volumes_) v.acted_in[static_cast<std::size_t>(side)] = 0;
   set_back_at_[static_cast<std::size_t>(side)] = world_.history.begin_read();
-}
-
-void Checkers::cache_switched(unsigned volume, bool on) {
-  volumes_[volume].may_cache = on;
-  volumes_[volume].strict_since = world_.history.begin_read();
 }
 
 void Checkers::volume_seen(Host& host, unsigned volume, const replication::VolumeStatus& status) {

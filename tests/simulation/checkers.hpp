@@ -19,6 +19,9 @@ class Checkers {
   /// `host` says that the write is done. Promise 1: it is on stable storage on every member. Promise 2: the epochs that
   /// acknowledge form one line, and no two disjoint sets of members are at it.
   void write_acknowledged(Host& host, unsigned volume, Value value);
+  /// … and that a flush is that it was asked for then. Promise 1: all that was acknowledged by then is on stable
+  /// storage.
+  void flush_acknowledged(Host& host, unsigned volume, Moment began);
   /// Promise 4: who is not a member of the newest epoch does not answer by itself.
   void read_answered(Host& host, unsigned volume, Moment began);
   void volume_seen(Host& host, unsigned volume, const replication::VolumeStatus& status);
@@ -31,8 +34,6 @@ class Checkers {
   [[nodiscard]] bool split() const { return split_; }
   /// The node's disks are those of an earlier day.
   void set_back(engine::NodeSide side);
-  /// From now on some node may keep writes in its cache, or none does any more.
-  void cache_switched(unsigned volume, bool on);
 
   // What initiators believe to be on the disk: a good guess for COMPARE AND WRITE.
   [[nodiscard]] Value last_seen(unsigned volume, std::uint64_t block) const { return seen_[volume][block]; }
@@ -46,12 +47,18 @@ class Checkers {
   struct Volume {
     std::optional<engine::EpochRecord> newest;  ///< that acknowledged a write
     Moment newest_since = 0;
-    bool may_cache = false;
-    Moment strict_since = 0;                  ///< what began before may be in a cache
     std::array<std::uint64_t, 2> acted_in{};  ///< the highest epoch number that each node acknowledged in
   };
   [[nodiscard]] static bool has_left(Host& host, unsigned volume, const engine::EpochRecord& epoch);
-  void check_detached(Host& host, unsigned volume, Value value);
+  /// The epoch in which `host` acknowledges something just now, unless that can't be told.
+  struct Acting {
+    std::optional<engine::EpochRecord> epoch;
+    std::optional<engine::EpochRecord> own{};  ///< in which it acknowledges by itself
+    bool may_have_left = false;                ///< some member may be none any more
+  };
+  [[nodiscard]] Acting acting_for(Host& host, unsigned volume);
+  [[nodiscard]] Acting acting_for_detached(Host& host, unsigned volume);
+  [[nodiscard]] std::vector<Host*> holders_of(const Acting& acting, unsigned volume);
   void check_durable(Host& holder, unsigned volume, Value value, const engine::EpochRecord& epoch);
   void check_line(Host& host, unsigned volume, const engine::EpochRecord& epoch);
 

@@ -10,7 +10,7 @@ namespace lockstep::simulation {
 History::History() { writes_.emplace_back(); }
 
 Value History::begin_write(unsigned volume, std::uint64_t first, std::uint32_t count, WriteKind kind, Nanos now,
-                           std::vector<Value> expected) {
+                           std::vector<Value> expected, bool fua) {
   WriteRecord& w = writes_.emplace_back();
   w.volume = volume;
   w.first = first;
@@ -19,12 +19,29 @@ Value History::begin_write(unsigned volume, std::uint64_t first, std::uint32_t c
   w.start = ++moment_;
   w.start_time = now;
   w.expected = std::move(expected);
+  w.fua = fua;
   return static_cast<Value>(writes_.size() - 1);
 }
 
 void History::write_acknowledged(Value value, Nanos now) {
   writes_[value].finish = ++moment_;
   writes_[value].finish_time = now;
+}
+
+/// One that came back from a cut has nothing to say of what the cut took before it began.
+void History::flushed(unsigned volume, Moment began) {
+  for (WriteRecord& w : writes_) {
+    if (w.volume != volume || w.finish >= began || w.lost < began) continue;
+    w.flushed = true;
+    w.lost = kNever;
+  }
+}
+
+void History::lost_power(unsigned volume, const std::function<bool(const WriteRecord&)>& cached) {
+  const Moment now = ++moment_;
+  for (WriteRecord& w : writes_) {
+    if (w.volume == volume && w.start != 0 && !w.flushed && w.lost == kNever && cached(w)) w.lost = now;
+  }
 }
 
 void History::read_returned(unsigned volume, std::uint64_t first, std::span<const Value> values, Moment start,

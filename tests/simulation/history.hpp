@@ -10,8 +10,13 @@
 //
 // A write whose outcome is unknown may take effect at any time after its start, or never; but not after a later try of
 // the same write was acknowledged.
+//
+// Where a power cut may take what was in a write cache, the history of a block falls into parts. In those behind the
+// moment the writes that may be lost count as such whose outcome is unknown: what was seen of them before says nothing,
+// and one that is seen afterwards is there to stay.
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <span>
@@ -38,6 +43,9 @@ struct WriteRecord {
   Moment start = 0;
   Moment finish = kNever;
   Moment deadline = kNever;  ///< without an acknowledgement: took effect by then, or never will
+  bool fua = false;          ///< no cache may hold it
+  bool flushed = false;      ///< a flush that began after it was acknowledged was, too
+  Moment lost = kNever;      ///< when a power cut may have taken it from a cache
   Nanos start_time = 0;
   Nanos finish_time = 0;
   std::vector<Value> expected;  ///< COMPARE AND WRITE: one for each block
@@ -55,13 +63,18 @@ class History {
 
   /// The value that the operation writes; for a zeroing one only a handle.
   Value begin_write(unsigned volume, std::uint64_t first, std::uint32_t count, WriteKind kind, Nanos now,
-                    std::vector<Value> expected = {});
+                    std::vector<Value> expected = {}, bool fua = false);
   void write_acknowledged(Value value, Nanos now);
   /// A try of a write whose later try was acknowledged just now, or that its node has done with: nothing of it may come
   /// after that.
   void write_is_over(Value value) { writes_[value].deadline = std::min(writes_[value].deadline, moment_); }
   /// The disk says that the write never happened and never will.
   void write_had_no_effect(Value value) { writes_[value].had_no_effect = true; }
+
+  /// A flush that began then is acknowledged.
+  void flushed(unsigned volume, Moment began);
+  /// Every copy lost its power that had what is not flushed: of that, what was cached may be gone.
+  void lost_power(unsigned volume, const std::function<bool(const WriteRecord&)>& cached);
 
   [[nodiscard]] Moment begin_read() { return ++moment_; }
   /// What a read that began at `start` and ends now returned.

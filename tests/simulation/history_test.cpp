@@ -228,5 +228,117 @@ TEST_F(HistoryJudge, TheDisksOfMembersMayBeNewerThanAnAcknowledgedWriteButNotOld
   EXPECT_FALSE(history.not_older(0, 7, kGarbage, acked));
 }
 
+class CachedHistory : public HistoryJudge {
+ protected:
+  Value written_with_fua() {
+    const Value value = history.begin_write(0, 7, 1, WriteKind::write, 0, {}, true);
+    history.write_acknowledged(value, 0);
+    return value;
+  }
+  void flush_since(Moment began) { history.flushed(0, began); }
+  void lose_power() {
+    history.lost_power(0, [](const WriteRecord& w) { return !w.fua; });
+  }
+};
+
+TEST_F(CachedHistory, ACutMayTakeWhatWasCached) {
+  const Value one = written_with_fua(), two = written();
+  read(two);
+  lose_power();
+  read(one);
+  EXPECT_TRUE(linearizable());
+}
+
+TEST_F(CachedHistory, ACutMayLeaveIt) {
+  (void)written();
+  const Value two = written();
+  lose_power();
+  read(two);
+  EXPECT_TRUE(linearizable());
+}
+
+TEST_F(CachedHistory, ACutTakesNothingThatNoCacheMayHold) {
+  (void)written_with_fua();
+  lose_power();
+  read(0);
+  EXPECT_FALSE(linearizable());
+}
+
+TEST_F(CachedHistory, ACutTakesNothingThatWasFlushed) {
+  (void)written();
+  flush_since(history.begin_read());
+  lose_power();
+  read(0);
+  EXPECT_FALSE(linearizable());
+}
+
+TEST_F(CachedHistory, AFlushThatACutCameInTheMidstOfCoversWhatItBeganAfter) {
+  (void)written();
+  const Moment began = history.begin_read();
+  lose_power();
+  flush_since(began);
+  read(0);
+  EXPECT_FALSE(linearizable());
+}
+
+TEST_F(CachedHistory, AFlushBehindACutBringsNothingBack) {
+  (void)written();
+  lose_power();
+  flush_since(history.begin_read());
+  read(0);
+  EXPECT_TRUE(linearizable());
+}
+
+TEST_F(CachedHistory, WhatACutLeftIsThereToStay) {
+  const Value one = written();
+  lose_power();
+  read(one);
+  lose_power();
+  read(0);
+  EXPECT_FALSE(linearizable());
+}
+
+TEST_F(CachedHistory, WhatACutTookDoesNotComeAgain) {
+  const Value one = written();
+  lose_power();
+  read(0);
+  read(one);
+  EXPECT_FALSE(linearizable());
+}
+
+TEST_F(CachedHistory, WhatACutCanNotTakeStandsBeforeWhatItReplaced) {
+  const Value one = written(), two = written_with_fua();
+  (void)two;
+  lose_power();
+  read(one);
+  EXPECT_FALSE(linearizable());
+}
+
+TEST_F(CachedHistory, BeforeACutAllIsAsEver) {
+  const Value one = written();
+  (void)written();
+  read(one);
+  lose_power();
+  EXPECT_FALSE(linearizable());
+}
+
+TEST_F(CachedHistory, WhatReplacedAValueMayBeTakenFromItTwice) {
+  const Value one = written_with_fua();
+  (void)written(WriteKind::compare_and_write, {one});
+  lose_power();
+  (void)written(WriteKind::compare_and_write, {one});
+  EXPECT_TRUE(linearizable());
+}
+
+TEST_F(CachedHistory, WhatACutCameInTheMidstOfIsFromBeforeItOrBehind) {
+  const Value one = written_with_fua(), two = written();
+  const Moment first = history.begin_read(), second = history.begin_read();
+  lose_power();
+  read_from(first, two);
+  read_from(second, one);
+  read(one);
+  EXPECT_TRUE(linearizable());
+}
+
 }  // namespace
 }  // namespace lockstep::simulation

@@ -42,6 +42,7 @@ Host::Host(World& world, engine::NodeSide side, SimRandom random)
     stores.data->set_faults(faults);
     stores.metadata->set_faults(faults);
     stores.data->expect_reserved(world.kind.replicates);
+    stores.data->set_flushes_what_is_applied(scenario.cached);
     stores_.push_back(std::move(stores));
   }
   states_.resize(scenario.volumes.size(), MirrorState::starting);
@@ -131,6 +132,7 @@ void Host::boot() {
     s.metadata->set_open(true);
   }
   place_volumes();
+  world_.caches->booted();
   machine_ = machine();
   program_ = world_.kind.start(*machine_);
   found_set_back_ = false;
@@ -172,6 +174,7 @@ void Host::end(End how) {
         s.data->power_cut();
         s.metadata->power_cut();
       }
+      world_.caches->ended(*this, true);
     }
     return;
   }
@@ -200,6 +203,7 @@ void Host::end(End how) {
   stopping_ = false;
   for (const auto& initiator : world_.initiators) initiator->host_ended(*this, silent);
   for (auto& state : states_) state = MirrorState::starting;
+  world_.caches->ended(*this, silent);
 }
 
 void Host::shut_down() {
@@ -372,6 +376,7 @@ void Host::look(unsigned volume) {
   epochs_[volume] = now->epoch.number;
   world_.grower->status_seen(volume, *now);
   world_.bad_sectors->status_seen(*this, volume, *now);
+  world_.caches->status_seen(*this, volume, *now);
   world_.checkers->volume_seen(*this, volume, *now);
 }
 

@@ -225,6 +225,7 @@ void Initiator::on_done(engine::DiskRequest& request) {
   if (current && !a.session_closed) self.world_.bad_sectors->judge(a.volume, request, a.sent);
   if (current && !request.status && !a.session_closed) {
     if (lane.value != 0) self.world_.checkers->write_acknowledged(*a.host, lane.volume, lane.value);
+    if (lane.kind == Kind::flush) self.world_.checkers->flush_acknowledged(*a.host, lane.volume, lane.read_start);
     for (const Value value : a.before_reset) self.world_.history.write_is_over(value);
     if (lane.kind == Kind::read) self.world_.checkers->read_answered(*a.host, lane.volume, lane.read_start);
   }

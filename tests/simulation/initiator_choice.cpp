@@ -15,7 +15,8 @@ void Initiator::choose(Lane& lane) {
                                   Kind::write,        Kind::write, Kind::write,      Kind::write,
                                   Kind::write,        Kind::write, Kind::write,      Kind::compare_and_write,
                                   Kind::write_zeroes, Kind::unmap, Kind::write_same, Kind::compare_and_write};
-  lane.kind = random_.chance(20'000) ? Kind::flush : kMix[random_.below(std::size(kMix))];
+  lane.kind =
+      random_.chance(world_.scenario.cached ? 60'000 : 20'000) ? Kind::flush : kMix[random_.below(std::size(kMix))];
   if (world_.scenario.reservations && random_.chance(120'000)) {
     lane.kind = random_.chance(700'000) ? Kind::change : Kind::look;
   }
@@ -51,8 +52,8 @@ void Initiator::begin_write(Lane& lane) {
   }
   if (lane.value != 0) lane.earlier.push_back({lane.value, lane.until_done});
   lane.until_done = false;
-  lane.value =
-      world_.history.begin_write(lane.volume, lane.first, lane.count, kind, world_.scheduler.now(), lane.expected);
+  lane.value = world_.history.begin_write(lane.volume, lane.first, lane.count, kind, world_.scheduler.now(),
+                                          lane.expected, lane.fua);
 }
 
 void Initiator::choose_extent(Lane& lane) {
@@ -90,7 +91,8 @@ Host* Initiator::choose_path(Lane& lane) {
   Host* first = favourite_ == 0 ? &a : (favourite_ == 1 ? &b : (random_.chance(500'000) ? &a : &b));
   if (lane.path != nullptr) first = lane.path == &a ? &b : &a;  // the last try failed: take the other
   Host* second = first == &a ? &b : &a;
-  if (random_.chance(100'000)) std::swap(first, second);
+  const bool any = world_.scenario.cached && lane.kind == Kind::flush;
+  if (random_.chance(any ? 500'000 : 100'000)) std::swap(first, second);
   for (Host* host : {first, second}) {
     if (!host->running() || host->stopping() || host == lane.banned || !session(*host).up) continue;
     engine::Disk* disk = host->program()->disk(lane.volume);

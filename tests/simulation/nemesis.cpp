@@ -253,6 +253,7 @@ void Nemesis::spoil_store(Fault fault, Host& host) {
         if (random_.chance(500'000)) faults.read_error = often;
         if (random_.chance(500'000)) faults.write_error = often;
         if (random_.chance(500'000)) faults.flush_error = often;
+        if (world_.scenario.cached) faults.flush_error = 0;  // README.md: not yet kept
       }
       if (fault == Fault::store_hang) faults.hang = often;
       if (fault == Fault::store_slow) faults.slowest = random_.between(20, 400) * kMillisecond;

@@ -96,6 +96,7 @@ class Nemesis {
   static void on_force(void* self, std::uint64_t how);
   static void on_witness_fast(void* self, std::uint64_t side);
   static void on_cache_off(void* self, std::uint64_t volume);
+  static void on_cache_on_again(void* self, std::uint64_t volume);
   static void on_switch_cache(void* self, std::uint64_t order);
 
   void act();
@@ -134,6 +135,7 @@ class Nemesis {
   [[nodiscard]] bool grew_in_the_dark(Host& host, unsigned volume);
   void give_up_a_split(Host& host, unsigned volume);
   void write_cache();
+  void put_cache_on(std::uint64_t volume);
   void die_twice(Host& host);
   [[nodiscard]] bool alone(Host& host);
   void fail_two(Host& host);

@@ -178,7 +178,8 @@ void Nemesis::on_second_fault(void* self, std::uint64_t side) {
 void Nemesis::fail_both_stores() {
   const std::uint64_t which = random_.below(4);  // reads, writes, flushes, everything
   const FaultKinds& f = world_.scenario.faults;
-  const bool forgetful = f.power_cut || f.power_cut_both || f.memory || f.dies_twice;  // README.md: not yet kept
+  const bool forgetful =
+      f.power_cut || f.power_cut_both || f.memory || f.dies_twice || world_.scenario.cached;  // README.md: not yet kept
   const auto often = random_.chance(600'000) ? 1'000'000 : static_cast<std::uint32_t>(random_.between(50'000, 800'000));
   const bool metadata = random_.chance(150'000);
   for (const NodeSide side : {NodeSide::a, NodeSide::b}) {

@@ -8,6 +8,10 @@ namespace lockstep::simulation {
 using engine::NodeSide;
 using replication::MirrorState;
 
+namespace {
+constexpr Nanos kCacheSwitched = kSecond;  ///< within which both nodes are told that a cache is on
+}  // namespace
+
 /// Once in each life of a process; nothing where one is out of service still.
 std::optional<unsigned> Nemesis::volume_to_detach(Host& host) {
   const std::uint64_t side = number(host.side());
@@ -24,6 +28,7 @@ void Nemesis::detach(Host& host) {
   detached_in_[number(host.side())] = host.life();
   world_.trace.add(host.name(), "operator.detach", {{"volume", *volume}});
   host.program()->attach_again(*volume);
+  world_.caches->detached(host, *volume);
 }
 
 /// As management does it: not while the other is not seen to go on alone.
@@ -32,6 +37,7 @@ void Nemesis::replace(Host& host) {
   if (!volume || !host.is_only_a_target(*volume)) return;
   detached_in_[number(host.side())] = host.life();
   host.replace_copy(*volume);
+  world_.caches->detached(host, *volume);
 }
 
 /// The partner is off or cut off. When it goes on none the less, the operator was wrong, and one of the two gives up.
@@ -143,22 +149,29 @@ void Nemesis::give_up_a_split(Host& host, unsigned volume) {
   });
 }
 
-/// Only in worlds without power cuts: what they lose from a cache nobody has promised to keep.
+/// Where power cuts may not take what is cached, only in worlds without.
 void Nemesis::write_cache() {
   const FaultKinds& f = world_.scenario.faults;
-  if (f.power_cut || f.power_cut_both || f.revert || f.memory || f.dies_twice || world_.scenario.fence || cached_)
-    return;
+  const bool cuts = f.power_cut || f.power_cut_both || f.revert || f.memory || f.dies_twice || world_.scenario.fence;
+  if ((cuts && !world_.scenario.cached) || cached_) return;
   cached_ = true;
   const std::uint64_t volume = random_.below(world_.scenario.volumes.size());
-  world_.trace.add('-', "operator.cache_on", {{"volume", volume}});
-  world_.checkers->cache_switched(static_cast<unsigned>(volume), true);
-  for (std::uint64_t side = 0; side < 2; ++side) {
-    world_.scheduler.after(random_.skewed(0, kSecond), Owner::world, &Nemesis::on_switch_cache, this,
-                           volume << 2 | 2 | side);
-  }
+  if (world_.scenario.volumes[volume].write_cache) return on_cache_off(this, volume);
+  put_cache_on(volume);
   world_.scheduler.after(a_while(1100 * kMillisecond, 4 * kSecond), Owner::world, &Nemesis::on_cache_off, this, volume);
 }
 
+void Nemesis::put_cache_on(std::uint64_t volume) {
+  world_.trace.add('-', "operator.cache_on", {{"volume", volume}});
+  world_.caches->switched(static_cast<unsigned>(volume), true);
+  for (std::uint64_t side = 0; side < 2; ++side) {
+    world_.scheduler.after(random_.skewed(0, kCacheSwitched), Owner::world, &Nemesis::on_switch_cache, this,
+                           volume << 2 | 2 | side);
+  }
+}
+
+/// It is on again after a while where it was at first. A process that is not there is told nothing, and starts with
+/// what its volumes had at first.
 void Nemesis::on_cache_off(void* self, std::uint64_t volume) {
   auto& nemesis = *static_cast<Nemesis*>(self);
   World& world = nemesis.world_;
@@ -167,11 +180,23 @@ void Nemesis::on_cache_off(void* self, std::uint64_t volume) {
   }
   for (std::uint64_t side = 0; side < 2; ++side) on_switch_cache(self, volume << 2 | side);
   world.trace.add('-', "operator.cache_off", {{"volume", volume}});
-  world.checkers->cache_switched(static_cast<unsigned>(volume), false);
-  nemesis.cached_ = false;
+  const bool on_at_first = world.scenario.volumes[volume].write_cache;
+  const bool both = world.host(NodeSide::a).status(static_cast<unsigned>(volume)) &&
+                    world.host(NodeSide::b).status(static_cast<unsigned>(volume));
+  if (both || !on_at_first) world.caches->switched(static_cast<unsigned>(volume), false);
+  if (!on_at_first) return void(nemesis.cached_ = false);
+  world.scheduler.after(nemesis.a_while(1100 * kMillisecond, 4 * kSecond), Owner::world, &Nemesis::on_cache_on_again,
+                        self, volume);
 }
 
-/// A process that starts has it off.
+void Nemesis::on_cache_on_again(void* self, std::uint64_t volume) {
+  auto& nemesis = *static_cast<Nemesis*>(self);
+  nemesis.put_cache_on(volume);
+  const auto both_know = [](void* of, std::uint64_t) { static_cast<Nemesis*>(of)->cached_ = false; };
+  nemesis.world_.scheduler.after(kCacheSwitched, Owner::world, both_know, self);
+}
+
+/// A process that starts has it as it was at first.
 void Nemesis::on_switch_cache(void* self, std::uint64_t order) {
   Host& host = static_cast<Nemesis*>(self)->world_.host(side_of(order & 1));
   const auto volume = static_cast<unsigned>(order >> 2);

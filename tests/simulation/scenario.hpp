@@ -106,7 +106,8 @@ struct Scenario {
   Nanos longest_quiet = 0;    ///< between two faults
   Nanos slowest_store = 0;
   Nanos slowest_link = 0;
-  bool fence = false;  ///< each node's arbiter is a command that powers the other off, whatever was drawn before
+  bool fence = false;   ///< each node's arbiter is a command that powers the other off, whatever was drawn before
+  bool cached = false;  ///< power cuts may take what the volumes' write caches hold
   bool long_deadline = false;   ///< the stores' is as long as it is shipped: hosts lose patience first
   bool reorder = false;         ///< answers on the link overtake one another by far
   std::uint32_t reordered = 0;  ///< of these: chance in a million that an answer is late,

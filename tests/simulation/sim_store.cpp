@@ -164,7 +164,8 @@ void SimStore::flush(IoCallback done) {
   Op& op = ops_[slot];
   op.flushed.clear();
   for (const std::uint32_t sector : dirty_) {
-    if (state_[sector] == Sector::completed) op.flushed.emplace_back(sector, version_[sector]);
+    const bool applied = flushes_what_is_applied_ && state_[sector] == Sector::applied;
+    if (applied || state_[sector] == Sector::completed) op.flushed.emplace_back(sector, version_[sector]);
   }
   ++flushing_;
   schedule(slot, faults_.flush_error);
@@ -254,6 +255,7 @@ void SimStore::apply_sector(std::uint32_t sector, const std::byte* bytes) {
   const Sector was = state_[sector];
   // The disk may write an old value back on its own before it is overwritten; while a flush is under way it must have.
   if (was == Sector::completed && (flushing_ != 0 || random_.chance(100'000))) settle(sector);
+  if (was == Sector::applied && flushing_ != 0 && flushes_what_is_applied_) settle(sector);
   std::memcpy(cached, bytes, kSector);
   lost_[sector] = false;
   ++version_[sector];
@@ -359,7 +361,9 @@ void SimStore::finish_write(Op& op) {
 void SimStore::finish_flush(Op& op) {
   --flushing_;
   for (const auto& [sector, version] : op.flushed) {
-    if (version_[sector] != version || state_[sector] != Sector::completed) continue;
+    if (version_[sector] != version) continue;
+    if (flushes_what_is_applied_ && state_[sector] == Sector::applied && !op.status) settle(sector);
+    if (state_[sector] != Sector::completed) continue;
     if (op.status) {
       state_[sector] = Sector::ghost;  // the cache lets go of what it could not write: later flushes do not cover it
     } else {

@@ -102,6 +102,8 @@ class SimStore final : public engine::Store {
   void opened_anew();
   /// Whoever writes here had space set aside before: a write that finds none breaks a promise.
   void expect_reserved(bool yes) { expects_reserved_ = yes; }
+  /// A flush takes with it what a write under way has put in the place of what had completed; else that one is lost.
+  void set_flushes_what_is_applied(bool yes) { flushes_what_is_applied_ = yes; }
   /// As if its blocks were encrypted; the images show them as they are read.
   /// The thread that has it, while nothing runs on its node.
   void belong_to(Owner owner) { owner_ = owner; }
@@ -117,6 +119,8 @@ class SimStore final : public engine::Store {
   /// The medium loses it: each read of it fails until it is written over, whatever becomes of processes and power.
   void lose_sector(std::uint64_t sector);
   [[nodiscard]] bool is_lost(std::uint64_t sector) const { return lost_[sector]; }
+  /// It is, or what it was written over with is in the cache only.
+  [[nodiscard]] bool is_lost_below(std::uint64_t sector) const { return lost_[sector] || lost_if_power_fails_[sector]; }
   /// The first at or behind `from` that can't be read.
   [[nodiscard]] std::optional<std::uint64_t> next_lost(std::uint64_t from) const;
   /// Changes both images at once, behind everybody's back.
@@ -189,6 +193,7 @@ class SimStore final : public engine::Store {
   bool expects_reserved_ = false;
   std::uint64_t physical_block_ = kSector;
   bool encrypts_ = false;
+  bool flushes_what_is_applied_ = false;
   std::size_t in_flight_ = 0;
   std::uint64_t begun_ = 0;
   std::uint64_t failed_ = 0;

@@ -16,6 +16,7 @@ constexpr std::uint64_t kWithoutBadSectors = 2'000'000;
 constexpr std::uint64_t kWithoutRevertAlone = 3'000'000;
 constexpr std::uint64_t kWithoutMemory = 4'000'000;
 constexpr std::uint64_t kWithoutFullPool = 5'000'000;
+constexpr std::uint64_t kWithoutCached = 6'000'000;
 
 std::uint64_t stream_of(const Scenario& scenario, std::string_view name) {
   return scenario.seed ^ hash_bytes(std::as_bytes(std::span(name)));
@@ -84,6 +85,17 @@ void draw_dark(Scenario& s) {
   s.think = 2 * s.duration * s.initiators * s.depth / s.operations;
 }
 
+/// Most caches are on from the start, and power is lost now and then.
+void draw_cached(Scenario& s) {
+  if (!s.cached) return;
+  SimRandom random(stream_of(s, "values of cached"));
+  for (engine::DiskInfo& volume : s.volumes) volume.write_cache = random.chance(800'000);
+  s.volumes.front().write_cache |= !s.faults.write_cache;
+  if (s.faultless()) return;
+  s.faults.power_cut |= random.chance(500'000);
+  s.faults.power_cut_both |= random.chance(800'000);
+}
+
 void draw_values(Scenario& s) {
   if (s.fence) s.arbiter = {engine::ArbiterKind::fence, engine::NodeSide::a, {}};
   s.changes_arbiter = s.fences_in_use || (s.changes_arbiter && !s.fence);
@@ -106,6 +118,7 @@ void draw_values(Scenario& s) {
   draw_narrow_link(s);
   draw_shards(s);
   draw_paths(s);
+  draw_cached(s);
 }
 
 }  // namespace
@@ -156,6 +169,7 @@ const std::vector<Switch>& switches() {
       {"bad_sectors", [](Scenario& s) -> bool& { return s.faults.bad_sectors; }, 300'000, true},
       {"pool_full", [](Scenario& s) -> bool& { return s.faults.pool_full; }, 150'000, true},
       {"write_cache", [](Scenario& s) -> bool& { return s.faults.write_cache; }, 150'000, true},
+      {"cached", [](Scenario& s) -> bool& { return s.cached; }, 200'000, true},
   };
   return all;
 }
@@ -187,7 +201,10 @@ void draw_switches(Scenario& scenario, const SwitchOrders& orders) {
   scenario.faults.revert_alone &= scenario.seed > kWithoutRevertAlone;
   scenario.faults.memory &= scenario.seed > kWithoutMemory;
   scenario.faults.pool_full &= scenario.seed > kWithoutFullPool;
+  scenario.cached &= scenario.seed > kWithoutCached;
   settle_switches(scenario, orders);
+  // What an old copy lacks is judged without what caches lose.
+  if (scenario.cached) scenario.faults.revert = scenario.faults.revert_alone = scenario.faults.memory = false;
   // Programs of before tell nothing that shows it to the one that was set back.
   scenario.older_programs &= !scenario.faults.memory;
   draw_values(scenario);

@@ -81,6 +81,7 @@ World::World(const WorldOptions& options, const ProgramKind& program)
   }
   checkers = std::make_unique<Checkers>(*this);
   states = std::make_unique<StateChecker>(*this);
+  caches = std::make_unique<WriteCaches>(*this);
   nemesis = std::make_unique<Nemesis>(*this, random.split());
   grower = std::make_unique<Grower>(*this);
   bad_sectors = std::make_unique<BadSectors>(*this);

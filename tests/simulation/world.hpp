@@ -21,6 +21,7 @@
 #include "tests/simulation/scenario.hpp"
 #include "tests/simulation/state_checker.hpp"
 #include "tests/simulation/switches.hpp"
+#include "tests/simulation/write_caches.hpp"
 
 namespace lockstep::simulation {
 
@@ -81,6 +82,7 @@ class World {
   History history;
   std::unique_ptr<Checkers> checkers;
   std::unique_ptr<StateChecker> states;
+  std::unique_ptr<WriteCaches> caches;
   std::vector<std::unique_ptr<Initiator>> initiators;
   std::unique_ptr<Nemesis> nemesis;
   std::unique_ptr<Grower> grower;
