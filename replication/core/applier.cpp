@@ -244,7 +244,7 @@ void Applier::store(Apply& a) {
       store_.note_new_key();
       return store_.data.renew_key(std::move(done));
     case DiskOpcode::write_same:
-      return write_same(store_.data, buffers_, clock_, m.extent, data_of(a), durability, std::move(done));
+      return write_same(store_.data, buffers_, clock_, m.extent, data_of(a), durability, a.since, std::move(done));
     default:
       return store_.data.write(m.extent.offset, data_of(a), durability, std::move(done));
   }

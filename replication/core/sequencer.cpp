@@ -172,7 +172,7 @@ void Sequencer::store(Op& op) {
       store_.note_new_key();
       return store_.data.renew_key(std::move(done));
     case DiskOpcode::write_same:
-      return write_same(store_.data, buffers_, clock_, op.extent, op.payload, durability, std::move(done));
+      return write_same(store_.data, buffers_, clock_, op.extent, op.payload, durability, op.since, std::move(done));
     default:
       return store_.data.write(op.extent.offset, op.payload, durability, std::move(done));
   }

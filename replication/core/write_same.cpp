@@ -62,7 +62,9 @@ class Repeat {
 }  // namespace
 
 void write_same(engine::Store& store, engine::BufferPool& buffers, engine::Clock& clock, engine::Extent extent,
-                std::span<const std::byte> block, engine::Durability durability, engine::IoCallback done) {
+                std::span<const std::byte> block, engine::Durability durability, engine::TimePoint& since,
+                engine::IoCallback done) {
+  since = clock.now();
   if (std::ranges::all_of(block, [](std::byte b) { return b == std::byte{0}; })) {
     return store.write_zeroes(extent, durability, std::move(done));
   }
@@ -71,8 +73,8 @@ void write_same(engine::Store& store, engine::BufferPool& buffers, engine::Clock
   if (!buffer) {
     // Pool dry: the store's error would make the replica leave, so wait for a buffer instead.
     clock.call_after(std::chrono::milliseconds(5),
-                     [&store, &buffers, &clock, extent, block, durability, done = std::move(done)]() mutable {
-                       write_same(store, buffers, clock, extent, block, durability, std::move(done));
+                     [&store, &buffers, &clock, extent, block, durability, &since, done = std::move(done)]() mutable {
+                       write_same(store, buffers, clock, extent, block, durability, since, std::move(done));
                      });
     return;
   }

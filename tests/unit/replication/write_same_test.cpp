@@ -48,12 +48,13 @@ class HeldStore final : public engine::Store {
 
 struct WriteSame : ::testing::Test {
   void start(Extent extent, Durability durability) {
-    write_same(store, pool, clock, extent, block, durability, [this](std::error_code error) { ended = error; });
+    write_same(store, pool, clock, extent, block, durability, since, [this](std::error_code error) { ended = error; });
   }
   HeldStore store;
   engine::BufferPool pool{std::size_t{32} << 20};
   test::EventClock clock;
   std::vector<std::byte> block = std::vector<std::byte>(512, std::byte{7});
+  engine::TimePoint since;
   std::optional<std::error_code> ended;
 };
 
@@ -100,6 +101,22 @@ TEST_F(WriteSame, EndsOnceAndWithTheFirstErrorWhenNothingIsUnderWayAnyMore) {
   EXPECT_EQ(ended, make_error_code(engine::Errc::io_error));
   EXPECT_EQ(store.flushes, 0u);
   EXPECT_EQ(pool.in_use(), 0u);
+}
+
+/// Or it would be one that hangs: this replica would leave for want of memory.
+TEST_F(WriteSame, IsTheStoresOnlyWhenThereIsMemoryForIt) {
+  std::vector<engine::Buffer> taken;
+  while (auto buffer = pool.allocate(4096)) taken.push_back(std::move(buffer));
+  start({0, store.bytes.size()}, Durability::durable);
+  clock.run_for(std::chrono::seconds(20));
+  ASSERT_TRUE(store.held.empty());
+  EXPECT_GT(since, engine::TimePoint{std::chrono::seconds(19)});
+  taken.clear();
+  clock.run_for(std::chrono::seconds(20));
+  ASSERT_FALSE(store.held.empty());
+  EXPECT_LT(since, engine::TimePoint{std::chrono::seconds(21)}) << "now the store has it";
+  while (!store.held.empty()) store.let_go();
+  EXPECT_EQ(ended, std::error_code{});
 }
 
 }  // namespace
