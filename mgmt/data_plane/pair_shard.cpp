@@ -152,6 +152,7 @@ PairShard::PairShard(Worker& worker, const ShardSettings& settings, ShardSeams s
       target_(reactor_, reserve_, hello(), *this),
       server_(server_reactors(reactor_, session_buffers_, rdma_.get()), registry_, server_options(rdma_.get())),
       since_ms_(wall_clock_ms()) {
+  paths_.set_lease(std::max(settings.settings.lease, settings.settings.other_lease));
   target_.on_refused([](const std::string& why) { log_warning(why); });
   server_.on_event([this](const iscsi_target::SessionEvent& event) { on_session(event); });
 }
@@ -192,6 +193,7 @@ std::vector<PathPlan> PairShard::plans_of(const std::optional<PartnerSpec>& part
 void PairShard::use(const SettingsSpec& settings) {
   fencing_.set_patience(patience_with_fence(settings));
   node_.set_lease(settings.lease, settings.other_lease);
+  paths_.set_lease(std::max(settings.lease, settings.other_lease));
   node_.set_resync_rates(settings.resync_floor, settings.resync_ceiling);
 }
 

@@ -238,7 +238,10 @@ const IscsiLink& PartnerPaths::up() const {
   return found == paths_.end() ? first() : (*found)->link;
 }
 
+void PartnerPaths::set_lease(engine::Duration lease) { link_->set_lease(lease); }
+
 const std::string& PartnerPaths::problem() const {
+  if (link_->loses_data()) return link_->problem();
   return first().problem().empty() ? link_->problem() : first().problem();
 }
 

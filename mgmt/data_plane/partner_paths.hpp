@@ -67,6 +67,8 @@ class PartnerPaths {
   /// A path that stands by the same way, and is protected as it is to be, goes on; any other one is made anew, or
   /// ended: then this is false. The first plan is that of the first path. No plan has no way but it.
   bool use(std::vector<PathPlan> plans);
+  /// The longest that either node may hold.
+  void set_lease(engine::Duration lease);
   /// Gives the first path's session up for one by `settings`.
   void change_first(replication::IscsiLinkSettings settings);
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/runtime/buffer_pool.hpp"
+#include "engine/seams/clock.hpp"
 #include "replication/core/link.hpp"
 #include "replication/link/channel/channel_sender.hpp"
 #include "replication/link/channel/window_bytes.hpp"
@@ -30,7 +31,9 @@ struct PathTask {
   engine::Callback<engine::IoResult<LinkAnswer>> done;
   std::array<Copy, kMaxPaths> copies;
   unsigned copies_out = 0;
-  bool ended = false;  ///< called back
+  bool ended = false;            ///< called back
+  unsigned losses = 0;           ///< paths that it was lost with, of a numbered one;
+  engine::TimePoint lost_since;  ///< … if there are any, the first
   engine::Errc failure{};
 
   [[nodiscard]] std::size_t bytes() const { return payload_out.size() + payload_in.size(); }

@@ -3,6 +3,7 @@
 #include <cassert>
 #include <utility>
 
+#include "replication/core/flap_damping.hpp"
 #include "replication/core/marks.hpp"
 #include "replication/link/paths_link_impl.hpp"
 
@@ -18,6 +19,14 @@ namespace {
 constexpr Duration kTick = std::chrono::milliseconds(25);
 /// By then numbers were tried that no process reaches.
 constexpr unsigned kMaxOvertakenInARow = 32;
+/// Within which the path that asks for a session shows that data pass, where that is in doubt: another one may.
+constexpr Duration kProofWithin = std::chrono::seconds(2);
+constexpr unsigned kManyLosses = 3;
+constexpr int kLostForLeases = 2;
+/// So often contact is made again by heartbeats alone: as many losses as the two agree for that one goes on alone.
+constexpr unsigned kEndsWithContact = FlapDamping::kLosses;
+/// One until contact has run out, and one until what was granted has, by a clock that runs slow.
+constexpr int kRestLeases = 2, kDriftPercent = 20;
 
 }  // namespace
 
@@ -31,14 +40,16 @@ void PathsLink::Impl::on_path_up(PathSlot path) {
 }
 
 void PathsLink::Impl::take_part(PathSlot path) {
+  if (is<NoSession>() && rest_timer != TimerId::none) return;
   const bool knows_numbers = link(path).version() >= kSeveralPaths;
   if (is<NoSession>() && !knows_numbers) {
     mark<"paths.partner_knows_no_numbers">();
     state = Plain{path};
+    ends_by_lost_data = 0;
     version = link(path).version();
     events->on_link_up();
   } else if (is<NoSession>()) {
-    state = Beginning{path};
+    state = Beginning{path, clock.now()};
     ++session;
     ask_to_join(path, {});
   } else if (const auto* established = std::get_if<Established>(&state)) {
@@ -71,11 +82,18 @@ void PathsLink::Impl::on_join_answer(PathSlot path, const IoResult<LinkAnswer>& 
   }
   addresses = answer->addresses;
   overtaken_in_a_row = 0;
+  joined_at[index_of(path)] = clock.now();
   manager.joined(path, clock.now());
   if (is<Established>()) return pump();
-  assert(std::get<Beginning>(state).path == path);
-  state = Established{answer->process};
-  version = link(path).version();
+  auto& beginning = std::get<Beginning>(state);
+  assert(beginning.path == path);
+  beginning.partner = answer->process;
+  must_carry() ? prove(path) : session_stands(answer->process);
+}
+
+void PathsLink::Impl::session_stands(const engine::Uuid& partner) {
+  version = link(std::get<Beginning>(state).path).version();
+  state = Established{partner};
   problem.clear();
   events->on_link_up();
   for_each(up, [&](PathSlot other) {
@@ -100,6 +118,7 @@ void PathsLink::Impl::on_path_down(PathSlot path) {
   assert(up.contains(path));
   up.remove(path);
   probing.remove(path);
+  being_proven.remove(path);
   manager.destroyed(path, clock.now());
   if (auto* ending = std::get_if<Ending>(&state)) {
     ending->closing.remove(path);
@@ -130,7 +149,7 @@ void PathsLink::Impl::begin_anew() {
 // ---- the time ----
 
 void PathsLink::Impl::cancel_timers() {
-  for (const TimerId timer : {late_timer, tick_timer, finish_timer}) clock.cancel(timer);
+  for (const TimerId timer : {late_timer, tick_timer, finish_timer, rest_timer}) clock.cancel(timer);
 }
 
 void PathsLink::Impl::tick_later() {
@@ -145,12 +164,16 @@ void PathsLink::Impl::tick_later() {
 void PathsLink::Impl::tick() {
   const PathOrders orders = manager.tick(clock.now());
   for_each(orders.end, [&](PathSlot path) { link(path).reset(); });
+  limit_proof();
   if (!is<Established>()) return;
   if (orders.session_over) {
     mark<"paths.none_left">();
     return end_session("No path to the partner is left.");
   }
   for_each(orders.probe, [&](PathSlot path) { probe(path); });
+  for_each(manager.joined(), [&](PathSlot path) {
+    if (clock.now() - joined_at[index_of(path)] >= proof_after) prove(path);
+  });
   if (told < numbered.sender.acknowledged()) {
     if (const auto path = manager.best(load, clock.now())) probe(*path);
   }
@@ -173,6 +196,37 @@ void PathsLink::Impl::on_probe_answer(PathSlot path, const IoResult<LinkAnswer>&
   if (frame->kind != AnswerKind::alive) end_session("The partner has ended the link session.");
 }
 
+/// Behind what is sent by it already, as any data is. Without a limit of time: an answer that is late shows as well
+/// that data pass, and a path where they don't falls silent, or is over by its transport.
+void PathsLink::Impl::prove(PathSlot path) {
+  if (!manager.is_to_carry(path) || being_proven.contains(path)) return;
+  being_proven.add(path);
+  link(path).send(encode_request_frame({FrameKind::measure, {}, {}}), proof, {},
+                  [this, path](const auto& result) { on_proof_answer(path, result); });
+}
+
+void PathsLink::Impl::on_proof_answer(PathSlot path, const IoResult<LinkAnswer>& result) {
+  being_proven.remove(path);
+  const bool takes_part = is<Established>() || is<Beginning>();
+  if (!result || !takes_part || !manager.joined().contains(path)) return;
+  manager.heard(path, clock.now());
+  const auto frame = decode_answer_frame(result->header);
+  const bool carried = frame && frame->kind == AnswerKind::alive;
+  if (!carried && is<Beginning>()) return path_failed(path);
+  if (!frame) return partner_is_wrong(frame.error().message);
+  if (!carried) return end_session("The partner has ended the link session.");
+  manager.carried(path);
+  ends_by_lost_data = 0;
+  if (const auto* beginning = std::get_if<Beginning>(&state)) session_stands(beginning->partner);
+}
+
+/// The other paths wait for the one that asks for a session.
+void PathsLink::Impl::limit_proof() {
+  const auto* beginning = std::get_if<Beginning>(&state);
+  if (beginning == nullptr || beginning->partner.is_nil() || clock.now() - beginning->since < kProofWithin) return;
+  if (!manager.is_dying(beginning->path)) path_failed(beginning->path);
+}
+
 bool PathsLink::Impl::measure(PathSlot path, std::span<const std::byte> payload, engine::Callback<bool> done) {
   if (stopped || !is<Established>() || !manager.joined().contains(path)) return false;
   link(path).send(encode_request_frame({FrameKind::measure, {}, {}}), payload, {},
@@ -186,6 +240,31 @@ bool PathsLink::Impl::measure(PathSlot path, std::span<const std::byte> payload,
 }
 
 // ---- the end of a link session ----
+
+void PathsLink::Impl::note_loss(Task& task) {
+  if (task.losses++ == 0) task.lost_since = clock.now();
+}
+
+/// What the partner's disk holds up is lost with a path or two, as networks go; rarely with so many for so long.
+bool PathsLink::Impl::is_lost_for_good(const Task& task) const {
+  return task.losses >= kManyLosses && clock.now() - task.lost_since >= kLostForLeases * lease;
+}
+
+bool PathsLink::Impl::must_carry() const { return ends_by_lost_data > kEndsWithContact; }
+
+/// Heartbeats pass, and would keep contact for ever while hosts wait. So nothing is said until contact has run out, and
+/// an arbiter decides. Where none can, the two agree when contact is made again (FlapDamping); and then hosts need not
+/// wait for the next attempt before something large has come through.
+void PathsLink::Impl::data_does_not_pass() {
+  mark<"paths.data_does_not_pass">();
+  ++ends_by_lost_data;
+  clock.cancel(rest_timer);
+  rest_timer = clock.call_after(kRestLeases * lease * (100 + kDriftPercent) / 100, [this] {
+    rest_timer = TimerId::none;
+    begin_anew();
+  });
+  end_session("Data does not reach the partner, though heartbeats do. Look for a difference in MTU on the way.");
+}
 
 void PathsLink::Impl::partner_is_wrong(std::string why) {
   ++faults;
@@ -238,8 +317,9 @@ void PathsLink::Impl::session_is_over() {
   begin_anew();
 }
 
-PathsLink::PathsLink(engine::Clock& clock, const engine::Uuid& process, std::vector<PathOut> paths, PathTimes times)
-    : impl_(std::make_unique<Impl>(clock, process, std::move(paths), times)) {}
+PathsLink::PathsLink(engine::Clock& clock, const engine::Uuid& process, std::vector<PathOut> paths, PathTimes times,
+                     std::size_t proof)
+    : impl_(std::make_unique<Impl>(clock, process, std::move(paths), times, proof)) {}
 
 PathsLink::~PathsLink() { impl_->cancel_timers(); }
 
@@ -274,10 +354,12 @@ bool PathsLink::measure(PathSlot path, std::span<const std::byte> payload, engin
   return impl_->measure(path, payload, std::move(done));
 }
 
+void PathsLink::set_lease(engine::Duration lease) { impl_->lease = lease; }
 void PathsLink::set_rank(PathSlot path, const PathRank& rank) { impl_->manager.set_rank(path, rank); }
 const PathManager& PathsLink::paths() const { return impl_->manager; }
 const std::vector<PathAddress>& PathsLink::partner_addresses() const { return impl_->addresses; }
 const std::string& PathsLink::problem() const { return impl_->problem; }
+bool PathsLink::loses_data() const { return impl_->ends_by_lost_data != 0 && !impl_->is<Impl::Established>(); }
 bool PathsLink::is_ending() const { return impl_->is<Impl::Ending>(); }
 unsigned PathsLink::faults() const { return impl_->faults; }
 std::size_t PathsLink::tasks_in_use() const { return impl_->pool.in_use(); }

@@ -28,9 +28,13 @@ class PathsLink final : public Link {
   /// What those in the window take of the partner's reserve, in blocks; and what their answers take here and there
   /// until they are acknowledged.
   static constexpr std::size_t kMaxBytesUnderWay = std::size_t{24} << 20;
+  /// By which a path that has joined shows that data pass: frames of full size, and over RDMA a read of memory.
+  static constexpr std::size_t kProof = std::size_t{64} << 10;
 
   /// `process`: this node's incarnation. The paths outlive this, and tell what happens to them by the calls below.
-  PathsLink(engine::Clock& clock, const engine::Uuid& process, std::vector<PathOut> paths, PathTimes times = {});
+  /// `proof`: bytes.
+  PathsLink(engine::Clock& clock, const engine::Uuid& process, std::vector<PathOut> paths, PathTimes times = {},
+            std::size_t proof = kProof);
   /// No callback runs afterwards, not even of what was outstanding, if none of the paths' does.
   ~PathsLink() override;
 
@@ -57,12 +61,17 @@ class PathsLink final : public Link {
   /// `done`: true when they have come there; never from in here. `payload` stays until then.
   [[nodiscard]] bool measure(PathSlot path, std::span<const std::byte> payload, engine::Callback<bool> done);
 
+  /// The longest that either node may hold. What is lost again and again for two of them ends the link session, and
+  /// none begins before contact has run out.
+  void set_lease(engine::Duration lease);
   void set_rank(PathSlot path, const PathRank& rank);
   [[nodiscard]] const PathManager& paths() const;
   /// Where the partner says that it can be reached.
   [[nodiscard]] const std::vector<PathAddress>& partner_addresses() const;
   /// Why the last link session ended, a sentence for a person.
   [[nodiscard]] const std::string& problem() const;
+  /// The last session ended since data did not pass, and no other one stands yet.
+  [[nodiscard]] bool loses_data() const;
   /// A session's end is under way: every path of it is closed.
   [[nodiscard]] bool is_ending() const;
   /// Sessions that ended because the partner said what makes no sense.

@@ -18,6 +18,8 @@ struct PathsLink::Impl {
   struct NoSession {};
   struct Beginning {  ///< the path asks for a new session
     PathSlot path;
+    engine::TimePoint since;
+    engine::Uuid partner{};  ///< that has let it in, and is to be shown that data pass; nil: not yet
   };
   struct Established {
     engine::Uuid partner;  ///< its process
@@ -29,8 +31,13 @@ struct PathsLink::Impl {
     PathSet closing;  ///< those
   };
 
-  Impl(engine::Clock& c, const engine::Uuid& own, std::vector<PathOut> all, PathTimes times)
-      : clock(c), process(own), paths(std::move(all)), manager(times, ranks_of(paths)) {}
+  Impl(engine::Clock& c, const engine::Uuid& own, std::vector<PathOut> all, PathTimes times, std::size_t proof_bytes)
+      : clock(c),
+        process(own),
+        paths(std::move(all)),
+        manager(times, ranks_of(paths)),
+        proof(proof_bytes),
+        proof_after(times.first_proof / 3) {}
 
   static std::vector<PathRank> ranks_of(const std::vector<PathOut>& paths) {
     std::vector<PathRank> ranks;
@@ -45,11 +52,16 @@ struct PathsLink::Impl {
   LinkEvents* events = nullptr;
   std::variant<NoSession, Beginning, Established, Plain, Ending> state;
   bool stopped = false;
+  unsigned ends_by_lost_data = 0;   ///< of sessions, since something large has come through
   std::uint64_t session = 0;        ///< number of the latest
   unsigned overtaken_in_a_row = 0;  ///< joins that the partner answered so, since the last that it let in
   std::uint16_t version = 0;
-  PathSet up;       ///< their links are
-  PathSet probing;  ///< with a question under way
+  PathSet up;                          ///< their links are
+  PathSet probing;                     ///< with a question under way
+  PathSet being_proven;                ///< with a proof under way
+  const std::vector<std::byte> proof;  ///< what one consists of, on every path
+  const engine::Duration proof_after;  ///< of the join: what waited for the path goes first, and small news
+  std::array<engine::TimePoint, kMaxPaths> joined_at{};
   std::array<std::uint64_t, kMaxPaths> load{};
   std::array<std::size_t, kMaxPaths> ahead_out{};  ///< copies of heartbeats, answered elsewhere or not
   WindowBytes window{kMaxBytesUnderWay};           ///< of numbered requests
@@ -62,7 +74,8 @@ struct PathsLink::Impl {
   PathTaskPool pool{kNumberedWindow + kAheadWindow};
   std::vector<Task*> late_tasks;  ///< that failed in send()
   engine::TimerId late_timer = engine::TimerId::none, tick_timer = engine::TimerId::none,
-                  finish_timer = engine::TimerId::none;
+                  finish_timer = engine::TimerId::none, rest_timer = engine::TimerId::none;
+  engine::Duration lease = std::chrono::milliseconds(1500);
 
   [[nodiscard]] Link& link(PathSlot path) { return paths[index_of(path)].link; }
   template <class Which>
@@ -83,6 +96,7 @@ struct PathsLink::Impl {
   void ask_to_join(PathSlot path, const engine::Uuid& partner);
   void on_overtaken();
   void on_join_answer(PathSlot path, const engine::IoResult<LinkAnswer>& result);
+  void session_stands(const engine::Uuid& partner);
   void path_failed(PathSlot path);
   void on_path_down(PathSlot path);
   void on_path_failing(PathSlot path);
@@ -95,6 +109,9 @@ struct PathsLink::Impl {
   void tick();
   void probe(PathSlot path);
   void on_probe_answer(PathSlot path, const engine::IoResult<LinkAnswer>& result);
+  void prove(PathSlot path);
+  void limit_proof();
+  void on_proof_answer(PathSlot path, const engine::IoResult<LinkAnswer>& result);
   bool measure(PathSlot path, std::span<const std::byte> payload, engine::Callback<bool> done);
 
   // ---- requests ----
@@ -116,6 +133,10 @@ struct PathsLink::Impl {
 
   // ---- the end of a link session ----
 
+  void note_loss(Task& task);
+  [[nodiscard]] bool is_lost_for_good(const Task& task) const;
+  [[nodiscard]] bool must_carry() const;
+  void data_does_not_pass();
   void partner_is_wrong(std::string why);
   void end_session(std::string why);
   void finish_session();

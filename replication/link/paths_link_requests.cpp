@@ -30,6 +30,7 @@ void PathsLink::Impl::send(std::span<const std::byte> header, std::span<const st
   task.payload_in = payload_in;
   task.done = std::move(done);
   task.ended = false;
+  task.losses = 0;
   assert(task.copies_out == 0);
   Stream& stream = task.kind == FrameKind::ahead ? ahead : numbered;
   if (!is<Established>() && !is<Ending>()) return end_later(task, Errc::unknown_outcome);
@@ -131,6 +132,8 @@ void PathsLink::Impl::on_copy_end(Task::Copy& copy, const IoResult<LinkAnswer>& 
   if (!result) {
     stream.sender.copy_destroyed(task.number, copy.path);
     if (manager.joined().contains(copy.path)) path_failed(copy.path);
+    if (task.kind == FrameKind::numbered) note_loss(task);
+    if (is_lost_for_good(task)) return data_does_not_pass();
     const bool is_down = !up.contains(copy.path);  // what it was given as it broke ends after it
     give_back_if_over(task);
     return is_down ? pump() : void();  // else it is sent again when the path is down

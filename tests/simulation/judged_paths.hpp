@@ -1,7 +1,7 @@
 #pragma once
 // What a node puts on the paths of its link, judged from outside: each request's number is the next one when it first
 // goes out; a copy goes by another path only after the one before has ended; a path that has come back carries new
-// requests only when it has proven itself, while another one is there that never failed.
+// requests only when it has proven itself, by data too, while another one is there that never failed.
 #include <array>
 #include <map>
 #include <string>
@@ -18,7 +18,11 @@ class PathsJudge {
   PathsJudge(engine::Clock& clock, Verdict& verdict) : clock_(clock), verdict_(verdict) {}
 
   void watch(const replication::PathsLink& link) { link_ = &link; }
-  void path_joined(std::size_t path) { paths_[path] = {paths_[path].failed, true, false, false, false, clock_.now()}; }
+  void path_joined(std::size_t path) {
+    paths_[path] = {.failed = paths_[path].failed, .joined = true, .since = clock_.now()};
+  }
+  /// What is large has come to the other end.
+  void path_carried(std::size_t path) { paths_[path].carried = true; }
   void path_down(std::size_t path, bool session_goes_on) {
     paths_[path].failed |= session_goes_on && !paths_[path].changes;
     paths_[path].joined = false;
@@ -59,13 +63,14 @@ class PathsJudge {
     bool closing = false;
     bool changes = false;
     bool fails = false;
+    bool carried = false;
     engine::TimePoint since;
   };
   void judge_choice(std::size_t path) {
     const engine::TimePoint now = clock_.now();
-    if (!paths_[path].failed || now - paths_[path].since >= kProof) return;
+    if (!paths_[path].failed || (paths_[path].carried && now - paths_[path].since >= kProof)) return;
     for (const Path& other : paths_) {
-      const bool is_there = other.joined && !other.closing && !other.changes && !other.fails;
+      const bool is_there = other.joined && other.carried && !other.closing && !other.changes && !other.fails;
       if (other.failed || !is_there || now - other.since < kSurely) continue;
       verdict_.fail("a path of the link that came back was used before it had proven itself");
     }
@@ -95,6 +100,7 @@ class JudgedPath final : public replication::Link {
             engine::Callback<engine::IoResult<replication::LinkAnswer>> done) override {
     if (replication::is_join(header)) return join(header, std::move(done));
     const auto frame = replication::decode_request_frame(header);
+    if (frame && frame->kind == replication::FrameKind::measure) return prove(header, payload_out, std::move(done));
     if (!frame || frame->kind != replication::FrameKind::numbered) {
       return path_.send(header, payload_out, payload_in, std::move(done));
     }
@@ -113,6 +119,14 @@ class JudgedPath final : public replication::Link {
         const auto answer = replication::decode_join_answer(result->header);
         if (answer && answer->verdict == replication::JoinVerdict::welcome) judge_.path_joined(number_);
       }
+      done(result);
+    });
+  }
+
+  void prove(std::span<const std::byte> header, std::span<const std::byte> payload,
+             engine::Callback<engine::IoResult<replication::LinkAnswer>> done) {
+    path_.send(header, payload, {}, [this, done = std::move(done)](auto result) mutable {
+      if (result) judge_.path_carried(number_);
       done(result);
     });
   }

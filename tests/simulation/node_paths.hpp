@@ -1,6 +1,7 @@
 #pragma once
 // What a node has between its mirror and the paths of its link: the real link session over simulated paths, and its
 // judge.
+#include <algorithm>
 #include <memory>
 #include <span>
 #include <string>
@@ -21,8 +22,9 @@ class NodePaths final : private replication::LinkEvents {
         paths_(paths),
         judge_(clock, machine.verdict),
         judged_(judged(paths, judge_)),
-        out_(clock, process, ranked(machine.scenario, judged_)),
+        out_(clock, process, ranked(machine.scenario, judged_), {}, kProof),
         in_(clock, process, *this) {
+    out_.set_lease(engine::Duration(std::max(machine.scenario.lease, machine.scenario.longer_lease)));
     out_.start(*this);
     judge_.watch(out_);
     for (std::size_t i = 0; i < paths.size(); ++i) events_.push_back(std::make_unique<PathEvents>(*this, i));
@@ -40,6 +42,8 @@ class NodePaths final : private replication::LinkEvents {
   }
 
  private:
+  static constexpr std::size_t kProof = 8192;  ///< bytes; in the proportions of volumes and links here
+
   class PathEvents final : public replication::LinkEvents {
    public:
     PathEvents(NodePaths& paths, std::size_t number)

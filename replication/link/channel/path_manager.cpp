@@ -35,12 +35,21 @@ void PathManager::connected(PathSlot path, TimePoint now) {
 
 void PathManager::joined(PathSlot path, TimePoint now) {
   assert(is<Joining>(path));
-  at(path).state = Proving{{now}, now};
+  at(path).state = Proving{{now}, now, false};
   without_since_.reset();
 }
 
 void PathManager::heard(PathSlot path, TimePoint now) {
   if (Silence* silence = silence_of(at(path))) *silence = {now};
+}
+
+void PathManager::carried(PathSlot path) {
+  if (auto* proving = std::get_if<Proving>(&at(path).state)) proving->carried = true;
+}
+
+bool PathManager::is_to_carry(PathSlot path) const {
+  const auto* proving = std::get_if<Proving>(&paths_[index_of(path)].state);
+  return proving != nullptr && !proving->carried;
 }
 
 void PathManager::note_fault(Path& path, TimePoint now) const {
@@ -78,7 +87,7 @@ void PathManager::forgive_own_gap(TimePoint now) {
 
 bool PathManager::is_proven(const Path& path, TimePoint now) {
   const auto* proving = std::get_if<Proving>(&path.state);
-  return proving == nullptr || now - proving->since >= path.proof;
+  return proving == nullptr || (proving->carried && now - proving->since >= path.proof);
 }
 
 bool PathManager::another_speaks(const Path& path, TimePoint now) {

@@ -1,14 +1,15 @@
 #pragma once
 // Which of the paths of one way of the link is used. Pure: events and the time come in, what is to be done goes out.
 //
-//   Down ──connected──▶ Joining ──joined──▶ Proving ──a while without a fault──▶ Proven
-//    ▲                     │                   │                                    │
-//    └─────destroyed───── Dying ◀──────────── fault, or silence ────────────────────┘
+//   Down ──connected──▶ Joining ──joined──▶ Proving ──a while without a fault, and data came through──▶ Proven
+//    ▲                     │                   │                                                          │
+//    └─────destroyed───── Dying ◀──────────── fault, or silence ──────────────────────────────────────────┘
 //
 // A path that is Down dials by itself. Requests go by the proven path of the best rank; by one that is only proving
-// while none is proven. Paths of the same rank share: the next request goes to the one with the fewest bytes under way.
-// So a path that comes back is used again when it has proven itself, and one that comes and goes proves longer each
-// time. Requests that are under way stay where they are until they are answered or their path is destroyed.
+// while none is proven. That heartbeats pass proves little: a network may pass what is small and lose what is large.
+// Paths of the same rank share: the next request goes to the one with the fewest bytes under way. So a path that comes
+// back is used again when it has proven itself, and one that comes and goes proves longer each time. Requests that are
+// under way stay where they are until they are answered or their path is destroyed.
 //
 // Silence is what ends a path early; transports notice later. A path that has said nothing for 75 ms is asked for a
 // sign of life, and is over when it has said nothing for 300 ms while another one speaks. Where none speaks the partner
@@ -70,6 +71,8 @@ class PathManager {
   void connected(PathSlot path, engine::TimePoint now);
   void joined(PathSlot path, engine::TimePoint now);
   void heard(PathSlot path, engine::TimePoint now);
+  /// What is large has come to the other end, since it joined.
+  void carried(PathSlot path);
   /// Something is wrong with it. The caller destroys it now.
   void failed(PathSlot path, engine::TimePoint now);
   /// The same, without anything being wrong: the link session ends.
@@ -88,6 +91,8 @@ class PathManager {
   [[nodiscard]] bool is_joining(PathSlot path) const { return is<Joining>(path); }
   [[nodiscard]] bool is_proving(PathSlot path) const { return is<Proving>(path); }
   [[nodiscard]] bool is_proven(PathSlot path) const { return is<Proven>(path); }
+  /// It has joined, and nothing large has come through since.
+  [[nodiscard]] bool is_to_carry(PathSlot path) const;
   [[nodiscard]] bool is_dying(PathSlot path) const { return is<Dying>(path); }
 
  private:
@@ -102,6 +107,7 @@ class PathManager {
   struct Proving {
     Silence silence;
     engine::TimePoint since;
+    bool carried = false;  ///< what is large
   };
   struct Proven {
     Silence silence;

@@ -17,6 +17,11 @@ class Paths : public testing::Test {
  protected:
   void make(std::vector<PathRank> ranks) { manager.emplace(PathTimes{}, ranks); }
   void come_up(PathSlot path) {
+    join(path);
+    manager->carried(path);
+  }
+  /// Without anything large that came through.
+  void join(PathSlot path) {
     manager->connected(path, now);
     manager->joined(path, now);
   }
@@ -98,6 +103,43 @@ TEST_F(Paths, OneThatComesBackIsUsedOnlyWhenItHasProvenItself) {
   EXPECT_EQ(best(), kSlow);
   (void)pass(200ms, set({kFast, kSlow}));
   EXPECT_EQ(best(), kFast);
+}
+
+TEST_F(Paths, OneByWhichNothingLargeComesIsNotProvenHoweverLongItSpeaks) {
+  make({kRdma, kTcp});
+  come_up(kFast), come_up(kSlow);
+  (void)pass(4s, set({kFast, kSlow}));
+  fault(kFast);
+  join(kFast);
+  (void)pass(2min, set({kFast, kSlow}));
+  EXPECT_TRUE(manager->is_proving(kFast));
+  EXPECT_EQ(best(), kSlow);
+  EXPECT_TRUE(manager->is_to_carry(kFast));
+  manager->carried(kFast);
+  EXPECT_FALSE(manager->is_to_carry(kFast));
+  EXPECT_EQ(best(), kFast) << "the time has gone by";
+  (void)pass(25ms, set({kFast, kSlow}));
+  EXPECT_TRUE(manager->is_proven(kFast));
+}
+
+TEST_F(Paths, WhatCameThroughBeforeALossProvesNothingAfterIt) {
+  make({kTcp});
+  come_up(kFast);
+  fault(kFast);
+  join(kFast);
+  EXPECT_TRUE(manager->is_to_carry(kFast));
+  (void)pass(10s, set({kFast}));
+  EXPECT_FALSE(manager->is_proven(kFast));
+}
+
+TEST_F(Paths, OnlyOneThatHasJoinedIsToCarry) {
+  make({kTcp});
+  EXPECT_FALSE(manager->is_to_carry(kFast));
+  manager->connected(kFast, now);
+  manager->carried(kFast);
+  EXPECT_FALSE(manager->is_to_carry(kFast));
+  manager->joined(kFast, now);
+  EXPECT_TRUE(manager->is_to_carry(kFast));
 }
 
 TEST_F(Paths, AProofEndsByTheTimeAlsoWhenTheProgramStoodStill) {
@@ -350,6 +392,9 @@ TEST_F(Paths, InAnyHistoryOnlyJoinedOnesAreChosenAndNoUnprovenOneBeforeAProvenOn
           if (manager->is_dying(path) || random() % 16 == 0) manager->destroyed(path, now);
           break;
         case 4:
+          manager->carried(path);
+          break;
+        case 5:
           now = now + std::chrono::milliseconds(random() % 100);
           (void)manager->tick(now);
           break;

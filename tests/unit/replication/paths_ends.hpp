@@ -171,6 +171,16 @@ class Path final : public Link {
     const std::size_t size = encode_join_answer(answer, into);
     answer_first(std::span(into).first(size));
   }
+  /// Of the proof that is under way, if there is one.
+  void answer_proof(AnswerKind with = AnswerKind::alive) { end_proof(LinkAnswer{encode_answer_frame({with, {}}), 0}); }
+  void end_proof(const engine::IoResult<LinkAnswer>& result) {
+    const auto proof =
+        std::ranges::find_if(sent, [](const Sent& one) { return one.frame().kind == FrameKind::measure; });
+    if (proof == sent.end()) return;
+    auto done = std::move(proof->done);
+    sent.erase(proof);
+    done(result);
+  }
   /// Without a word of the path itself.
   void fail_first() {
     Sent first = std::move(sent.front());
