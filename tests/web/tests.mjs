@@ -129,6 +129,47 @@ test('a lost partner is shown without a reload', async (env) => {
   await env.page.getByTestId('node-b').getByText('Not reachable').waitFor();
 }, { mockOnly: true });
 
+test('a pair with a fence has it in its picture, and whether it works', async (env) => {
+  const { model } = env.mock;
+  model.pair.arbiter = { kind: 'fence', endpoints: null, user: null, client_certificate: false, preferred_side: null };
+  for (const node of model.nodes) node.witness = { kind: 'fence', reachable: true };
+  await enter(env);
+  const picture = env.page.getByTestId('witness');
+  await picture.filter({ hasText: 'Fence ready: who powers the other off goes on' }).waitFor();
+  for (const [lost, words] of [['b', 'Fence of one node does not work'], ['a', 'Fence does not work']]) {
+    const node = model.nodes.find((n) => n.side === lost);
+    node.witness.reachable = false;
+    model.tell('node', node);
+    await picture.filter({ hasText: words }).waitFor();
+  }
+}, { mockOnly: true });
+
+test('a node that refuses to tell is not shown as well, nor its paths as proven', async (env) => {
+  const { page } = env;
+  await page.route('**/events/stream', (route) => route.abort()); // it asks by itself
+  await enter(env);
+  await page.getByTestId('health-status').filter({ hasText: 'All is well' }).waitFor();
+  await page.getByTestId('link-path-1').getByText('node-a: proven').waitFor();
+  const problem = { type: 'urn:lockstep:problem:internal', title: 'Something failed', status: 500, detail: 'The disk is full.' };
+  await page.route('**/api/v1/**', (route) =>
+    route.fulfill({ status: 500, contentType: 'application/problem+json', body: JSON.stringify(problem) }));
+  await page.getByTestId('health-status').filter({ hasText: 'Not known' }).waitFor({ timeout: 20_000 });
+  await page.getByTestId('link-path-1').getByText('node-a: unknown').waitFor({ timeout: 20_000 });
+}, { mockOnly: true });
+
+test('forcing a copy says what it lacks before it asks for a second word', async (env) => {
+  const { page } = env;
+  const volume = await makeVolume(env, unique('old'));
+  env.mock.model.losePartner();
+  const replica = env.mock.model.volume(volume.id).replicas[0];
+  Object.assign(replica, { state: 'waiting', serving: false, reason: 'This replica was set back in time: it lacks what was written since.' });
+  await enter(env, `/volumes/${volume.id}`);
+  await page.getByRole('region', { name: `Replica on ${replica.node}` }).getByRole('button', { name: 'Force to serve alone' }).click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByLabel('Although this copy is incomplete or old (--accept-inconsistent)').waitFor();
+  await dialog.getByText('it lacks what was written since.', { exact: false }).waitFor();
+}, { mockOnly: true });
+
 test('creating a volume checks the name and the size before it asks', async (env) => {
   await enter(env, '/volumes');
   const { page } = env;
@@ -222,7 +263,9 @@ test('a volume has the shape that the dialog asked for, and how it is used can b
   await page.getByText("4kn blocks · encrypted on each node's disk · read-only · write cache off", { exact: false }).waitFor();
   await page.getByRole('button', { name: 'Change use' }).click();
   await dialog.getByLabel('Read-only').uncheck();
+  assert.equal(await dialog.getByText('device/rescan', { exact: false }).count(), 0);
   await dialog.getByLabel('Write cache').check();
+  await dialog.getByText('device/rescan', { exact: false }).waitFor(); // hosts would lose fsyncs
   await dialog.getByRole('button', { name: 'Save' }).click();
   await dialog.waitFor({ state: 'detached' });
   await page.getByText('read and write · write cache on', { exact: false }).waitFor();

@@ -34,14 +34,14 @@ function Problem({ problem }: { problem: HealthProblem }) {
 // With hundreds of volumes one lost node has hundreds of consequences; the first few tell the story.
 const MAX_PROBLEMS = 6;
 
-/** The node does not answer: what it told last may be wrong by now. */
-export function UnknownHealth({ last }: { last: Health }) {
+/** The node does not answer, or refuses: what it told last may be wrong by now. */
+export function UnknownHealth({ last, why }: { last: Health; why: string }) {
   return (
     <section className="ls-health ls-health-unknown" aria-label="Health" aria-live="polite" data-testid="health">
       <Icon size="xl"><QuestionCircleIcon /></Icon>
       <div className="ls-health-words">
         <div className="ls-health-word" data-testid="health-status">Not known</div>
-        <div>This node does not answer. It told last: {last.summary}</div>
+        <div>{why ? 'This node cannot tell.' : 'This node does not answer.'} It told last: {last.summary}</div>
       </div>
     </section>
   );

@@ -57,6 +57,11 @@ function Row({ path, measuring, onMeasure }: { path: LinkPath; measuring: Measur
   );
 }
 
+/** What was told of it last, without what may have changed by now. */
+function forgotten(path: LinkPath): LinkPath {
+  return { ...path, nodes: path.nodes.map((n) => ({ ...n, state: 'unknown', rdma: null, round_trip_us: null })) };
+}
+
 function rdmaState({ state, problem, losses }: NonNullable<LinkPathEnd['rdma']>) {
   return `${state}${losses > 0 ? `, lost ${losses} times` : ''}${problem && `. ${problem}`}`;
 }
@@ -70,10 +75,14 @@ function carries({ node, transport, why_not_rdma, cipher }: LinkCarrier) {
 export function LinkPaths() {
   const store = useStore();
   const [{ paths, carriers }, setLink] = useState<PairLink>({ paths: [], carriers: [] });
+  const [refused, setRefused] = useState('');
   useEffect(() => {
     let wanted = true;
     const ask = () =>
-      store.api.get<PairLink>('/pair/link').then((link) => { if (wanted) setLink(link); }).catch(() => undefined);
+      store.api.get<PairLink>('/pair/link').then(
+        (link) => { if (wanted) { setLink(link); setRefused(''); } },
+        (e) => { if (wanted) setRefused(e instanceof Error ? e.message : String(e)); },
+      );
     void ask();
     const timer = setInterval(ask, EVERY_MS);
     return () => {
@@ -98,13 +107,14 @@ export function LinkPaths() {
   if (paths.length === 0) return null;
   return (
     <Section title="Paths of the link">
+      {refused && <Alert variant="warning" isInline title="How the paths are now is not known">{refused} They were last as below.</Alert>}
       <Table variant="compact" aria-label="Paths of the link">
         <Thead>
           <Tr><Th>Path</Th><Th>State</Th><Th>Round trip</Th><Th>Carried</Th><Th>Losses</Th><Th>For</Th><Th screenReaderText="Measure" /></Tr>
         </Thead>
         <Tbody>
           {paths.map((path) => (
-            <Row key={path.number} path={path} measuring={measuring} onMeasure={() => void measure(path)} />
+            <Row key={path.number} path={refused ? forgotten(path) : path} measuring={measuring} onMeasure={() => void measure(path)} />
           ))}
         </Tbody>
       </Table>

@@ -49,16 +49,24 @@ function linkState(nodes: Node[]): { text: string; detail: string; tone: Tone } 
   return { text: 'Linked', detail: `${carrier}, ${encrypted ? 'encrypted' : 'not encrypted'}`, tone: 'success' };
 }
 
+// Of what decides: not known, well on both nodes, on one, on none.
+const WITNESS = ['Witness unknown', 'Witness reachable', 'Witness seen by one node', 'Witness lost'] as const;
+const FENCE = [
+  'Fence unknown', 'Fence ready: who powers the other off goes on', 'Fence of one node does not work', 'Fence does not work',
+] as const;
+
 function witnessState(pair: Pair, nodes: Node[]): { text: string; tone: Tone } {
-  if (pair.arbiter?.kind !== 'witness') {
+  const kind = pair.arbiter?.kind;
+  if (kind !== 'witness' && kind !== 'fence') {
     const preferred = nodes.find((n) => n.side === pair.arbiter?.preferred_side);
     return { text: preferred ? `No witness: ${preferred.name} goes on` : 'No witness', tone: undefined };
   }
   const running = nodes.filter((n) => n.reachable && n.lockstepd.state === 'running');
   const words = running.map((n) => n.witness.reachable).filter((r) => r !== null);
-  if (words.length === 0) return { text: 'Witness unknown', tone: undefined };
-  if (words.every(Boolean)) return { text: 'Witness reachable', tone: 'success' };
-  return words.some(Boolean) ? { text: 'Witness seen by one node', tone: 'warning' } : { text: 'Witness lost', tone: 'warning' };
+  const [unknown, all, some, none] = kind === 'fence' ? FENCE : WITNESS;
+  if (words.length === 0) return { text: unknown, tone: undefined };
+  if (words.every(Boolean)) return { text: all, tone: 'success' };
+  return { text: words.some(Boolean) ? some : none, tone: 'warning' };
 }
 
 export function PairPicture({ pair, nodes }: { pair: Pair; nodes: Node[] }) {

@@ -14,7 +14,7 @@ const REPLICA: Record<ReplicaState, { text: string; tone: Tone; means: string }>
   suspended: { text: 'Suspended', tone: 'danger', means: 'The partner is lost and nobody has decided yet; I/O waits.' },
   waiting: { text: 'Waiting', tone: 'danger', means: 'May not start alone: needs its partner, the witness or you.' },
   split_brain: { text: 'Split brain', tone: 'danger', means: 'Both copies went on alone. Choose the one to give up.' },
-  failed: { text: 'Failed', tone: 'danger', means: 'This node’s disk or metadata failed; the partner answers for it.' },
+  failed: { text: 'Failed', tone: 'danger', means: 'This node’s disk or metadata failed; the partner answers for it, if it serves.' },
   left: { text: 'Out for maintenance', tone: 'warning', means: 'Left by agreement; the partner goes on alone.' },
   unknown: { text: 'Unknown', tone: undefined, means: 'The node cannot be asked.' },
 };

@@ -19,7 +19,7 @@ export function UseChoice(props: {
       <Checkbox
         id="volume-write-cache"
         label="Write cache"
-        description="Faster: writes are answered before they are on stable storage. A power cut of both nodes loses what a host had not flushed."
+        description="Faster: writes are answered before they are on stable storage. A power cut of both nodes, or of the one that serves alone, loses what a host had not flushed."
         isChecked={props.writeCache}
         onChange={(_, on) => props.onWriteCache(on)}
       />

@@ -1,5 +1,5 @@
 // The dialogs about one volume: delete it, make it larger, change who may use it and how, act on one replica.
-import { Checkbox, Content } from '@patternfly/react-core';
+import { Alert, Checkbox, Content } from '@patternfly/react-core';
 import { useState, type ReactNode } from 'react';
 import type { Job, Replica, Volume, VolumeActionName } from '../api/types';
 import { bytes } from '../format';
@@ -99,7 +99,17 @@ export function ChangeUse({ volume, onClose }: { volume: Volume; onClose: () => 
   };
   return (
     <Dialog title={`How ${volume.name} is used`} description="Takes effect at once; no session is ended." confirm="Save" onClose={onClose} onConfirm={save}>
-      {() => <UseChoice readOnly={readOnly} onReadOnly={setReadOnly} writeCache={writeCache} onWriteCache={setWriteCache} />}
+      {() => (
+        <>
+          <UseChoice readOnly={readOnly} onReadOnly={setReadOnly} writeCache={writeCache} onWriteCache={setWriteCache} />
+          {writeCache && !volume.write_cache && (
+            <Alert variant="warning" isInline title="Linux hosts (Proxmox VE, too) do not flush until they have looked again">
+              Until then an fsync promises what a power cut takes back. On each host, for each path:{' '}
+              <code>echo 1 &gt; /sys/block/sdX/device/rescan</code>
+            </Alert>
+          )}
+        </>
+      )}
     </Dialog>
   );
 }
@@ -167,8 +177,8 @@ export function ActOnReplica(props: { volume: Volume; replica: Replica; action: 
           {action === 'force_solo' && (
             <Checkbox
               id="accept-inconsistent"
-              label="Even in the middle of a resync"
-              description="Its data is then a mixture of old and new."
+              label="Although this copy is incomplete or old (--accept-inconsistent)"
+              description={replica.reason || 'In the middle of a resync it is a mixture of old and new; set back, or behind its partner, it lacks what was acknowledged since.'}
               isChecked={inconsistent}
               onChange={(_, on) => setInconsistent(on)}
             />

@@ -15,6 +15,7 @@ const KINDS: Record<string, string> = {
   'volume.delete': 'Delete volume',
   'replica.replace': 'Replace copy',
   'pair.link_secrets': 'New link secrets',
+  'pair.link_tls': 'Protect the link',
   'node.addresses': 'Change addresses',
   'pair.witness': 'Change witness',
   'pair.arbiter': 'Change arbiter',

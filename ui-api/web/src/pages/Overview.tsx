@@ -28,7 +28,7 @@ function NoPair() {
 }
 
 export function OverviewPage() {
-  const { connection, pair, health, nodes, volumes, events } = useView();
+  const { connection, error, pair, health, nodes, volumes, events } = useView();
   const [creating, setCreating] = useState(false);
   if (!pair || pair.state === 'none') return <PageSection isFilled><NoPair /></PageSection>;
   // With many volumes, those that are not well come first and the rest is a page of its own.
@@ -39,7 +39,7 @@ export function OverviewPage() {
   return (
     <PageSection isFilled className="ls-page">
       <h1 className="pf-v6-screen-reader">Overview</h1>
-      {health && (connection === 'down' ? <UnknownHealth last={health} /> : <HealthBanner health={health} />)}
+      {health && (connection === 'down' || error ? <UnknownHealth last={health} why={error} /> : <HealthBanner health={health} />)}
       <PairPicture pair={pair} nodes={nodes} />
       <LinkPaths />
       <Section
