@@ -134,9 +134,8 @@ void PathsLink::Impl::on_copy_end(Task::Copy& copy, const IoResult<LinkAnswer>& 
     if (manager.joined().contains(copy.path)) path_failed(copy.path);
     if (task.kind == FrameKind::numbered) note_loss(task);
     if (is_lost_for_good(task)) return data_does_not_pass();
-    const bool is_down = !up.contains(copy.path);  // what it was given as it broke ends after it
     give_back_if_over(task);
-    return is_down ? pump() : void();  // else it is sent again when the path is down
+    return pump();  // what the path was given as it broke may be the last that ends
   }
   manager.heard(copy.path, clock.now());
   const auto frame = decode_answer_frame(result->header);

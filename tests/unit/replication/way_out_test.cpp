@@ -121,6 +121,17 @@ TEST_F(WayOut, WhatALostPathEndsOnlyAfterItsOwnEndGoesByAnotherAtOnce) {
   EXPECT_EQ(done, 1u);
 }
 
+TEST_F(WayOut, WhatAFailingPathEndsLateGoesByAnotherAtOnce) {
+  start_and_join(2);
+  send();
+  auto late = std::exchange(paths[0]->sent, {});
+  ASSERT_EQ(late.size(), 1u);
+  link->on_path_failing(slot(0));
+  EXPECT_TRUE(paths[1]->sent.empty()) << "the path may still read its buffers";
+  late.front().done(std::unexpected(make_error_code(engine::Errc::unknown_outcome)));
+  EXPECT_EQ(paths[1]->sent.size(), 1u) << "and not when somebody sends the next one";
+}
+
 TEST_F(WayOut, APathThatLosesARequestIsClosedAndGivenNothingMore) {
   start_and_join(2);
   send();
