@@ -125,24 +125,31 @@ void PathsLink::Impl::on_path_down(PathSlot path) {
     if (ending->closing.empty()) finish_session();
   } else if (const auto* plain = std::get_if<Plain>(&state)) {
     if (plain->path == path) session_is_over();
-  } else if (const auto* beginning = std::get_if<Beginning>(&state)) {
-    if (beginning->path != path) return;
-    state = NoSession{};
-    begin_anew();
+  } else if (is<Beginning>()) {
+    ask_by_another(path);
   } else {
     pump();
   }
 }
 
+/// If it is the one that asks for a session.
+void PathsLink::Impl::ask_by_another(PathSlot path) {
+  const auto* beginning = std::get_if<Beginning>(&state);
+  if (beginning == nullptr || beginning->path != path) return;
+  state = NoSession{};
+  begin_anew();
+}
+
 void PathsLink::Impl::on_path_failing(PathSlot path) {
   assert(up.contains(path));
   manager.failed(path, clock.now());
+  ask_by_another(path);
   pump();  // with what the path had not begun with
 }
 
 void PathsLink::Impl::begin_anew() {
   for_each(up, [&](PathSlot path) {
-    if (is<NoSession>()) take_part(path);
+    if (is<NoSession>() && manager.is_down(path)) take_part(path);
   });
 }
 

@@ -100,6 +100,7 @@ struct PathsLink::Impl {
   void path_failed(PathSlot path);
   void on_path_down(PathSlot path);
   void on_path_failing(PathSlot path);
+  void ask_by_another(PathSlot path);
   void begin_anew();
 
   // ---- the time ----

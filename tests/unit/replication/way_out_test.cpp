@@ -21,6 +21,28 @@ TEST_F(WayOut, WhenThePathThatAsksForASessionIsLostTheNextOneAsks) {
   EXPECT_TRUE(asked->partner.is_nil());
 }
 
+TEST_F(WayOut, WhenThePathThatAsksForASessionFailsTheNextOneAsksBeforeThatIsDestroyed) {
+  start(2);
+  come_up(0);
+  come_up(1);
+  link->on_path_failing(slot(0));
+  ASSERT_EQ(paths[1]->sent.size(), 1u);
+  EXPECT_TRUE(is_join(paths[1]->sent.front().header));
+  lose(0);
+  EXPECT_EQ(paths[1]->sent.size(), 1u);
+  paths[1]->answer_first(JoinAnswer{JoinVerdict::welcome, kOurs, {}});
+  EXPECT_EQ(mirror.ups, 1u);
+}
+
+TEST_F(WayOut, WhenTheOnlyPathFailsAsItAsksForASessionTheNextOneIsAskedFor) {
+  start(1);
+  come_up(0);
+  link->on_path_failing(slot(0));
+  lose(0);
+  join(0);
+  EXPECT_EQ(mirror.ups, 1u);
+}
+
 TEST_F(WayOut, APathThatDoesNotAskIsLostWithoutConsequence) {
   start(2);
   come_up(0);
