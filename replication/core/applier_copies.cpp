@@ -77,7 +77,8 @@ bool has(const RegionRanges& ranges, std::uint64_t region) {
 }
 }  // namespace
 
-/// The sequencer saw both flushes. Orders that it sent after this come after it and set their bits again.
+/// The sequencer saw both flushes. Orders that it sent after this come after it and set their bits again. It may have
+/// made room for a larger volume, and tell of bits that this replica does not have.
 void Applier::clear(InboundRequest& request, const Message& m) {
   const auto bytes = request.payload();
   if (bytes.size() % 8) return answer(request, m, Errc::corrupt);
@@ -94,8 +95,7 @@ void Applier::clear(InboundRequest& request, const Message& m) {
   regions.reserve(bytes.size() / 8);
   for (std::size_t at = 0; at < bytes.size(); at += 8) {
     const auto region = engine::load_be<std::uint64_t>(bytes.data() + at);
-    if (region >= store_.meta->region_count()) return answer(request, m, Errc::corrupt);
-    if (!has(in_use, region)) regions.push_back(region);
+    if (region < store_.meta->region_count() && !has(in_use, region)) regions.push_back(region);
   }
   store_.meta->clear_dirty(std::move(regions), [](std::error_code) {});
   answer(request, m, Errc::ok);

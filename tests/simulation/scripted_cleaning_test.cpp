@@ -1,6 +1,7 @@
 // Bits of the dirty map are cleared by the node that orders, after a flush on both that began after the last write.
 #include <algorithm>
 
+#include "engine/base/byte_order.hpp"
 #include "tests/simulation/played_epochs.hpp"
 
 namespace lockstep::simulation {
@@ -111,6 +112,22 @@ TEST(Cleaning, OfAWritesRegionBeforeItIsIssuedIsTakenBack) {
   world.pair.host(kA).metadata(0).release_first_hung();
   ASSERT_TRUE(world.pair.wait_for([&] { return write.done; }, 10 * kSoon));
   EXPECT_EQ(world.pair.status(kA).dirty_bytes, 2 * kRegion);
+}
+
+/// A node that has made room for a larger volume may have bits beyond what the other one has.
+TEST(Cleaning, OfRegionsThatAReplicaDoesNotHaveIsOfAllTheOthers) {
+  Cleaning world(b_orders);
+  ASSERT_TRUE(world.b.ask(world.order(1), PlayedB::block_of(1)).ended_with(Errc::ok));
+  Message m = world.b.message(MessageType::watermark);
+  m.watermark = PlayedB::kNumbers + 1;
+  world.b.ask(m);
+  ASSERT_EQ(world.pair.status(kA).dirty_bytes, kRegion);
+  std::vector<std::byte> regions(3 * 8);
+  engine::store_be<std::uint64_t>(&regions[0], world.pair.world().scenario.regions);
+  engine::store_be<std::uint64_t>(&regions[8], kBlockOfBoth * kBlock / kRegion);
+  engine::store_be<std::uint64_t>(&regions[16], ~std::uint64_t{0});
+  EXPECT_TRUE(world.b.ask(world.b.message(MessageType::clear), regions).ended_with(Errc::ok));
+  EXPECT_EQ(world.pair.status(kA).dirty_bytes, 0u);
 }
 
 // ---- the bound ---------------------------------------------------------------------------------------------------
