@@ -19,12 +19,6 @@ constexpr auto kLeasesAreOver = std::chrono::seconds(75);
 /// Beyond every number that the pair can have had, so that what is left of the old line nowhere counts as newer.
 std::int64_t number_after(const RevisionId& head) { return std::max(head.n + 1, wall_clock_ms() / 1000); }
 
-std::string name_of(const std::vector<FoundReplica>& replicas, const Uuid& volume) {
-  const auto found = std::ranges::find(replicas, volume, &FoundReplica::volume);
-  const bool named = found != replicas.end() && found->identity && !found->identity->name.empty();
-  return named ? found->identity->name : volume.to_string();
-}
-
 std::string count_of_volumes(std::size_t count) { return count == 1 ? "a volume" : fmt::format("{} volumes", count); }
 
 }  // namespace
@@ -110,36 +104,14 @@ std::string PairRecovery::why_not_now(const Rebuild& rebuild) const {
       std::chrono::ceil<std::chrono::seconds>(kLeasesAreOver - up).count());
 }
 
-/// A copy that could not be written for a while is older than what lockstepd was told since.
-void PairRecovery::look_at_orders(RecoveryView& view) const {
-  const Configuration& saved = view.saved->configuration;
+/// A copy that could not be written for a while, or is from a backup, is older than what is here.
+void PairRecovery::look_at_age(RecoveryView& view) const {
   const auto answer = data_plane_.call("node.status", "{}", std::chrono::seconds(3));
-  const auto status = answer ? status_from(*answer) : std::unexpected(answer.error());
-  view.told = status ? status->revision : 0;
-  const bool is_older = view.told > view.saved->revision.n;
-  std::string unknown, filled, deleted;
-  const auto add = [](std::string& names, const std::string& name) { names += (names.empty() ? "" : ", ") + name; };
-  if (is_older)
-    for (const auto& in_use : status->volumes)
-      if (!saved.volume(in_use.volume)) add(unknown, name_of(view.replicas, in_use.volume));
-  for (const auto& volume : saved.volumes) {
-    const bool cut_off = volume.lifecycle != Lifecycle::ready || !volume.import_secret.empty();
-    const bool keeps = is_older && status->volume(volume.id) && volume.lifecycle != Lifecycle::deleting;
-    if (cut_off && !keeps) add(deleted, volume.name);
-    if (cut_off && keeps) view.kept.push_back(volume.id);
-    if (keeps && !volume.import_secret.empty()) add(filled, volume.name);
-  }
-  if (is_older)
-    view.loses = fmt::format("lockstepd here has orders of revision {}: what was changed since revision {} is lost.",
-                             view.told, view.saved->revision.n);
-  const auto tell = [&](const std::string& names, const char* what) {
-    if (!names.empty()) view.loses += (view.loses.empty() ? "" : " ") + fmt::format(fmt::runtime(what), names);
-  };
-  tell(unknown, "Volumes that the copy does not know go out of service, though their files stay: {}.");
-  tell(filled,
-       "Its import was under way then, and it is in use: it is kept, though perhaps only a part of it was filled. "
-       "Compare it with its source before you rely on it: {}.");
-  tell(deleted, "Deleted, since its making, filling or deleting was under way: {}.");
+  std::optional<DataPlaneStatus> status;
+  if (auto read = answer ? status_from(*answer) : std::unexpected(answer.error())) status = std::move(*read);
+  view.verdict = judge_saved_copy(*view.saved, status, view.replicas);
+  view.loses = view.verdict.loses;
+  if (view.problem.empty()) view.problem = view.verdict.problem;
 }
 
 void PairRecovery::look_at_replicas(RecoveryView& view, const std::optional<Uuid>& pair) const {
@@ -187,7 +159,7 @@ RecoveryView PairRecovery::look(const std::optional<Uuid>& pair) const {
   }
   view.saved = std::move(*saved);
   ask_partner(view);
-  look_at_orders(view);
+  look_at_age(view);
   return view;
 }
 
@@ -228,13 +200,8 @@ Outcome<void> PairRecovery::recover_saved(const RecoveryView& view, const Recove
   here.id = core_.node_id;
   here.fingerprint = core_.identity.fingerprint;
   Configuration next = recovered(saved.configuration, saved.node, here, token);
-  for (auto& volume : next.volumes)
-    if (std::ranges::find(view.kept, volume.id) != view.kept.end()) {
-      volume.lifecycle = Lifecycle::ready;
-      volume.import_secret.clear();
-    }
-  cut_off_volumes(next);
-  return put_in_force({random_uuid(), std::max(saved.revision.n, view.told) + 1, random_uuid()},
+  apply_verdict(view.verdict, here.side, next);
+  return put_in_force({random_uuid(), std::max(saved.revision.n, view.verdict.told) + 1, random_uuid()},
                       fmt::format("Recovered from the copy of revision {}", saved.revision.n), next,
                       fmt::format("The pair {} was recovered on {} from its copy of revision {}. {}{}", name, here.name,
                                   saved.revision.n, view.partner_says, view.loses.empty() ? "" : " " + view.loses));

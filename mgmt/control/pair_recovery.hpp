@@ -14,6 +14,7 @@
 #include "mgmt/control/node_core.hpp"
 #include "mgmt/control/pair_service.hpp"
 #include "mgmt/control/rebuilt_configuration.hpp"
+#include "mgmt/control/saved_copy_verdict.hpp"
 
 namespace lockstep::mgmt {
 
@@ -32,8 +33,7 @@ struct RecoveryView {
   std::string problem;             ///< why it can't be recovered; empty: it can
   PartnerWord partner = PartnerWord::none;
   std::string partner_says;  ///< a sentence
-  std::int64_t told = 0;     ///< the last revision that this node's lockstepd was told, if that is known
-  std::vector<Uuid> kept;    ///< unfinished in the saved copy, but finished since: lockstepd has them in use
+  SavedCopyVerdict verdict;  ///< where there is a saved copy
   std::string loses;         ///< sentences: what the saved copy does not bring back; empty: nothing that is known
   std::vector<FoundReplica> replicas;
 };
@@ -60,7 +60,7 @@ class PairRecovery {
  private:
   void ask_partner(RecoveryView& view) const;
   void look_at_replicas(RecoveryView& view, const std::optional<Uuid>& pair) const;
-  void look_at_orders(RecoveryView& view) const;
+  void look_at_age(RecoveryView& view) const;
   [[nodiscard]] std::string why_not_now(const Rebuild& rebuild) const;
   Outcome<void> put_in_force(const RevisionId& id, const std::string& summary, const Configuration& next,
                              const std::string& message);

@@ -230,6 +230,118 @@ TEST_F(PairRecoveryTest, OfACopyThatIsOlderThanLockstepdsOrdersItIsToldWhatIsLos
   for (const auto& id : {never, gone}) EXPECT_EQ(now->volume(id)->lifecycle, Lifecycle::deleting);
 }
 
+/// A copy from a backup, on a machine whose lockstepd was started since: nothing tells how old it is.
+class FromABackup : public PairRecoveryTest {
+ protected:
+  SavedConfiguration old_;
+
+  void SetUp() override {
+    PairRecoveryTest::SetUp();
+    ASSERT_TRUE(recover());
+    old_ = *core_->saved_file.read();
+  }
+  Volume& vm1_then() { return old_.configuration.volumes.front(); }
+  void find_it() {
+    lose_the_database();
+    ASSERT_TRUE(core_->saved_file.write(old_));
+  }
+  const Volume& vm1_now() const { return core_->configuration()->volumes.front(); }
+  Outcome<void> confirm(const char* name = "pair1") {
+    return recovery_->recover({.confirm = name, .rebuild = {}, .node = {}}, token_);
+  }
+  /// What is told when the confirmation is asked for.
+  std::string told() { return confirm("").error().detail; }
+};
+
+TEST_F(FromABackup, AnImportThatWasUnderWayThenIsKeptForNobodyUntilItIsLookedAt) {
+  vm1_then().import_secret = "0123456789abcdef";
+  vm1_then().any_initiator = true;
+  find_it();
+  EXPECT_THAT(told(), HasSubstr("if anything was changed since revision"));
+  EXPECT_THAT(told(), HasSubstr("no host may use it. Compare it with its source, and let the hosts in, or delete it: "
+                                "vm1."));
+  ASSERT_TRUE(confirm());
+  EXPECT_EQ(vm1_now().lifecycle, Lifecycle::ready);
+  EXPECT_EQ(vm1_now().import_secret, "");
+  EXPECT_TRUE(vm1_now().is_closed());
+}
+
+TEST_F(FromABackup, AVolumeThatWasBeingMadeThenIsKept) {
+  vm1_then().lifecycle = Lifecycle::creating;
+  vm1_then().any_initiator = true;
+  find_it();
+  EXPECT_THAT(told(), HasSubstr("Delete it if it never was: vm1."));
+  ASSERT_TRUE(confirm());
+  EXPECT_EQ(vm1_now().lifecycle, Lifecycle::ready);
+  EXPECT_TRUE(vm1_now().any_initiator);
+}
+
+TEST_F(FromABackup, OneThatWasBeingDeletedThenIsDeleted) {
+  vm1_then().lifecycle = Lifecycle::deleting;
+  find_it();
+  EXPECT_THAT(told(), HasSubstr("was under way: vm1."));
+  ASSERT_TRUE(confirm());
+  EXPECT_EQ(vm1_now().lifecycle, Lifecycle::deleting);
+}
+
+TEST_F(FromABackup, AReplicaThatLockstepdsLaterOrdersLackForTheMomentKeepsItsVolumeLikewise) {
+  vm1_then().import_secret = "0123456789abcdef";
+  find_it();
+  plane_.applied = {{"revision", old_.revision.n + 10}, {"volumes", nlohmann::json::array()}};
+  ASSERT_TRUE(confirm());
+  EXPECT_EQ(vm1_now().lifecycle, Lifecycle::ready);
+  EXPECT_TRUE(vm1_now().is_closed());
+}
+
+TEST_F(FromABackup, ACopyThatTookThePlaceOfTheOneThatWasInUseThenIsUsed) {
+  find_it();
+  ReplicaOnDisk later = vm1_;
+  later.copy_number(2).write(volumes());
+  EXPECT_THAT(told(), HasSubstr("It is the one that is used: vm1."));
+  ASSERT_TRUE(confirm());
+  EXPECT_EQ(vm1_now().copy(NodeSide::a).number, 2);
+}
+
+TEST_F(FromABackup, ACopyThatWasMadeAfterTheOtherNodesIsUsed) {
+  vm1_then().copy(NodeSide::a) = {.number = 1, .folder = "", .retired = true, .unmade = true};
+  find_it();
+  ASSERT_TRUE(confirm());
+  EXPECT_FALSE(vm1_now().copy(NodeSide::a).unmade);
+  EXPECT_FALSE(vm1_now().copy(NodeSide::a).retired);
+}
+
+TEST_F(FromABackup, ALaterCopyThatIsNotInForceOrCantBeReadLeavesAChoice) {
+  find_it();
+  ReplicaOnDisk later = vm1_;
+  later.in_force_for(MemberSet::only(NodeSide::b)).copy_number(2).write(volumes());
+  const RecoveryWish asked{.confirm = "pair1", .rebuild = {}, .node = {}};
+  expect_refused(asked, RefusalKind::conflict,
+                 "number 2, is here than the saved configuration names. It was not whole");
+  std::ofstream(later.files(volumes()).metadata) << "x";
+  expect_refused(asked, RefusalKind::conflict, "It can't be used, so that it can't be told which one was in use");
+  plane_.applied = {{"revision", old_.revision.n}, {"volumes", nlohmann::json::array()}};
+  EXPECT_TRUE(confirm()) << "lockstepd knows that the copy is of now: a replacement was under way";
+  EXPECT_EQ(vm1_now().copy(NodeSide::a).number, 1);
+}
+
+TEST_F(FromABackup, AnotherPairsOrTheOtherSidesFilesOfALaterNumberAreNobodysLaterCopy) {
+  find_it();
+  ReplicaOnDisk others = vm1_;
+  others.owned_by(NodeSide::b).copy_number(2).write(volumes());
+  others = vm1_;
+  others.identity.pair = random_uuid();
+  others.copy_number(3).write(volumes());
+  ASSERT_TRUE(confirm());
+  EXPECT_EQ(vm1_now().copy(NodeSide::a).number, 1);
+}
+
+TEST_F(FromABackup, VolumesThatWereMadeSinceAreNamed) {
+  find_it();
+  ReplicaOnDisk::of(vm1_.identity.pair, "vm9").write(volumes());
+  ReplicaOnDisk::of(random_uuid(), "another-pairs").write(volumes());
+  EXPECT_THAT(told(), HasSubstr("the copy does not know are out of service then, though their files stay: vm9."));
+}
+
 /// A partner that has a pair in force, at an earlier revision than the copy here.
 class Behind final : public MembershipPeer {
  public:
