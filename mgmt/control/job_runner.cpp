@@ -36,17 +36,20 @@ JobRunner::JobRunner(NodeCore& core, Tell tell, std::function<DatabaseTime()> ti
 /// A database of the past has jobs of the past: what they were at work on may have been in use for long, an import
 /// would write over it, and a way back delete it. They wait until it is known that it is of now.
 void JobRunner::release_what_was_found() {
-  if (found_.empty() && !forgot_pair_) return;
+  if (found_.empty() && released_.empty() && !forgot_pair_) return;
   const DatabaseTime time = time_();
   if (time == DatabaseTime::unknown) return;
-  if (time == DatabaseTime::past) end_what_was_set_back();
+  released_.merge(found_);
   found_.clear();
+  if (time == DatabaseTime::presumed) return;  // they go on, until it is known after all
+  if (time == DatabaseTime::past) end_what_was_set_back();
+  released_.clear();
   forgot_pair_ = false;
 }
 
 void JobRunner::end_what_was_set_back() {
   for (auto& job : core_.jobs.unfinished()) {
-    if (!found_.contains(job.id)) continue;
+    if (!released_.contains(job.id)) continue;
     (void)fail(core_, job,
                {RefusalKind::conflict,
                 "The database of this node's management was set back to a time at which this was under way. How it "

@@ -64,7 +64,8 @@ class JobRunner {
   NodeCore& core_;
   const Tell tell_;
   const std::function<DatabaseTime()> time_;
-  std::set<Uuid> found_;      ///< jobs from before this start, until it is known whether the database is of the past
+  std::set<Uuid> found_;      ///< jobs from before this start, while they wait for the time of the database
+  std::set<Uuid> released_;   ///< those that wait no more, until it is known whether the database is of the past
   bool forgot_pair_ = false;  ///< likewise: a mark from before this start
   std::map<std::string, Step> steps_;
   std::set<std::string> first_;           ///< kinds

@@ -48,7 +48,8 @@ struct LocalSettings {
 constexpr const char* kForgetsPair = "forgets_pair";
 
 /// A database that was put back from a backup is of the past: it is behind what the pair has decided.
-enum class DatabaseTime : std::uint8_t { unknown, now, past };
+/// `presumed`: nobody has said so within the time that there is for it, and may yet.
+enum class DatabaseTime : std::uint8_t { unknown, now, presumed, past };
 
 class NodeCore {
  public:

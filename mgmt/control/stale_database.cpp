@@ -21,10 +21,11 @@ DatabaseTime judge_time(const TimeSigns& signs) {
   if (!signs.in_pair) return DatabaseTime::now;
   if (signs.lacks_decided || signs.lockstepd_is_later.value_or(false)) return DatabaseTime::past;
   const bool heard = signs.lockstepd_is_later.has_value();
-  if (signs.agreed && (heard || !signs.may_hear)) return DatabaseTime::now;
+  if (signs.agreed && heard) return DatabaseTime::now;
+  if (signs.agreed && !signs.may_hear) return DatabaseTime::presumed;
   if (signs.by_copy == DatabaseTime::unknown) return DatabaseTime::unknown;
   if (heard && !signs.has_partner) return DatabaseTime::now;
-  return signs.may_hear ? DatabaseTime::unknown : DatabaseTime::now;
+  return signs.may_hear ? DatabaseTime::unknown : DatabaseTime::presumed;
 }
 
 std::string without_the_database(const std::string& name, NodeSide side) {

@@ -116,6 +116,46 @@ TEST_F(JobsAfterAStart, JobsFromBeforeTheStartGoOnWithADatabaseOfNow) {
   EXPECT_EQ(steps_, 1);
 }
 
+/// As where the partner's management is silent for longer than it is waited for.
+TEST_F(JobsAfterAStart, WhatGoesOnForWantOfAWordEndsWhenTheDatabaseTurnsOutToBeOfThePast) {
+  DatabaseTime time = DatabaseTime::presumed;
+  runner_.reset();
+  runner_ = std::make_unique<JobRunner>(
+      *core_, [](const Job&) { return true; }, [&time] { return time; });
+  runner_->teach("counts", [this](Job&) {
+    ++steps_;
+    return StepResult::again_later;
+  });
+  const Job since = make_job(*core_, "counts", "count", "Counts.");
+  core_->jobs.put(since);
+  runner_->turn();
+  EXPECT_EQ(steps_, 2);
+  time = DatabaseTime::past;
+  runner_->turn();
+  EXPECT_EQ(job(mine_.id).state, JobState::failed);
+  EXPECT_FALSE(job(since.id).finished());
+  EXPECT_EQ(steps_, 3);
+}
+
+TEST_F(JobsAfterAStart, WhatGoesOnForWantOfAWordIsNotAskedForOnceTheDatabaseIsKnownToBeOfNow) {
+  DatabaseTime time = DatabaseTime::presumed;
+  int asked = 0;
+  runner_ = std::make_unique<JobRunner>(
+      *core_, [](const Job&) { return true; },
+      [&] {
+        ++asked;
+        return time;
+      });
+  runner_->turn();
+  time = DatabaseTime::now;
+  runner_->turn();
+  const int then = asked;
+  time = DatabaseTime::past;
+  runner_->turn();
+  EXPECT_EQ(asked, then);
+  EXPECT_FALSE(job(mine_.id).finished());
+}
+
 using namespace std::chrono_literals;
 
 /// The partner, as the runner's thread for it meets it.

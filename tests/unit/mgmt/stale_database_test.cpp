@@ -17,7 +17,16 @@ TEST(JudgeTime, BothNodesMayBeSetBackSoThatTheirAgreementSaysNothingAgainstLocks
   EXPECT_EQ(judge_time(signs), DatabaseTime::now);
   signs.lockstepd_is_later.reset();
   signs.may_hear = false;
-  EXPECT_EQ(judge_time(signs), DatabaseTime::now) << "its jobs don't wait for ever";
+  EXPECT_EQ(judge_time(signs), DatabaseTime::presumed) << "its jobs don't wait for ever";
+}
+
+TEST(JudgeTime, APartnerThatIsSilentForTooLongIsBelievedLater) {
+  TimeSigns signs{.by_copy = DatabaseTime::now, .lockstepd_is_later = false};
+  EXPECT_EQ(judge_time(signs), DatabaseTime::unknown);
+  signs.may_hear = false;
+  EXPECT_EQ(judge_time(signs), DatabaseTime::presumed);
+  signs.lacks_decided = true;
+  EXPECT_EQ(judge_time(signs), DatabaseTime::past);
 }
 
 TEST(JudgeTime, AnOrdererThatThePartnerBroughtUpToDateWasSetBack) {
