@@ -53,7 +53,7 @@ struct AddressJobs::Task {
 
   [[nodiscard]] const Node& node() const { return *configuration->node(change.side); }
   [[nodiscard]] const Node* partner() const { return configuration->node(engine::other(change.side)); }
-  [[nodiscard]] std::int64_t waited_ms() const { return wall_clock_ms() - since_ms; }
+  [[nodiscard]] std::int64_t waited_ms() const { return age_ms(since_ms); }
   StepResult next(const char* step, double progress, std::string message) {
     json parameters = json::parse(to_json_text(change));
     parameters["step_since_ms"] = wall_clock_ms();

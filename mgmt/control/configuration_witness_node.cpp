@@ -121,8 +121,8 @@ void NodeWitnessSurroundings::tell(const std::string& kind, Severity severity, c
 }
 
 bool NodeWitnessSurroundings::is_at_work_alone() {
-  return std::ranges::any_of(core_.jobs.unfinished(), [this, now = wall_clock_ms()](const Job& job) {
-    return job.runner == core_.node_id && is_alone(job) && now - job.created_ms < kAtWorkAlone.count();
+  return std::ranges::any_of(core_.jobs.unfinished(), [this](const Job& job) {
+    return job.runner == core_.node_id && is_alone(job) && age_ms(job.created_ms) < kAtWorkAlone.count();
   });
 }
 

@@ -39,8 +39,9 @@ void LapseWatch::turn(std::int64_t now_ms) {
   const std::size_t kept = old_ones(*configuration);
   traces_ = traces_ || kept < kept_;
   kept_ = kept;
-  if (now_ms < again_at_ms_) return;
-  again_at_ms_ = 0;
+  // Where the clock was ahead when it failed, it is tried at once.
+  if (failed_ms_ && now_ms >= *failed_ms_ && now_ms - *failed_ms_ < kTryAgainMs) return;
+  failed_ms_.reset();
   if (traces_) erase_traces(now_ms);
   if (core_.orders_changes() && has_lapsed_credentials(*configuration, now_ms)) forget(now_ms);
 }
@@ -56,9 +57,9 @@ void LapseWatch::forget(std::int64_t now_ms) {
   try {
     const auto changed = core_.change("Secrets of before forgotten, their time is over", edit,
                                       is_alone ? Agreement::one_is_let : Agreement::both);
-    if (!changed) again_at_ms_ = now_ms + kTryAgainMs;
+    if (!changed) failed_ms_ = now_ms;
   } catch (const std::exception& e) {
-    again_at_ms_ = now_ms + kTryAgainMs;
+    failed_ms_ = now_ms;
     log_error(fmt::format("Secrets whose time is over could not be taken out of the configuration yet: {}.", e.what()));
   }
 }
@@ -69,7 +70,7 @@ void LapseWatch::erase_traces(std::int64_t now_ms) {
     core_.database().empty_log();
     traces_ = false;
   } catch (const std::exception& e) {
-    again_at_ms_ = now_ms + kTryAgainMs;
+    failed_ms_ = now_ms;
     log_error(fmt::format("Secrets that are accepted no more could not be erased from mgmt.db-wal yet: {}.", e.what()));
   }
 }

@@ -1,7 +1,9 @@
 #pragma once
 // Erases what is accepted no more: credentials of before, once their time is over, from the configuration by the node
 // that orders changes, and from this node's files. Has the page's self-made certificate made anew near its end.
+#include <cstdint>
 #include <functional>
+#include <optional>
 
 #include "mgmt/control/node_core.hpp"
 #include "mgmt/control/turn_loop.hpp"
@@ -23,9 +25,9 @@ class LapseWatch {
 
   NodeCore& core_;
   std::function<void()> each_turn_;
-  std::int64_t again_at_ms_ = 0;  ///< when what could not be done is tried again
-  bool traces_ = true;            ///< secrets that are gone may still be in the database's log
-  std::size_t kept_ = 0;          ///< old credentials in the configuration, at the turn before
+  std::optional<std::int64_t> failed_ms_;  ///< when something could not be done, which is tried again later
+  bool traces_ = true;                     ///< secrets that are gone may still be in the database's log
+  std::size_t kept_ = 0;                   ///< old credentials in the configuration, at the turn before
   TurnLoop loop_;
 };
 

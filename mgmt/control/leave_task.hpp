@@ -48,9 +48,7 @@ struct LeaveJobs::Task {
     const Node* n = configuration->node(side());
     return n && n->id == node().id;
   }
-  [[nodiscard]] std::int64_t since_ms() const {
-    return wall_clock_ms() - parameters.value("step_since_ms", job.created_ms);
-  }
+  [[nodiscard]] std::int64_t since_ms() const { return age_ms(parameters.value("step_since_ms", job.created_ms)); }
   void note(const std::string& sentence) {
     parameters["notes"] = parameters.value("notes", std::string()) + " " + sentence;
     job.parameters = parameters.dump();

@@ -242,7 +242,7 @@ StepResult PairService::replicas(Job& job) {
                 {RefusalKind::conflict, fmt::format("This node is in the pair.{}{}", copies.failed, unserved), {}});
   if (unserved.empty()) return finish(job, place_taken());
   // It may serve in a moment. If it does not, the other jobs of the pair are not to wait for it.
-  if (wall_clock_ms() - since_ms < core_.local.create_patience.count() * 1000) {
+  if (age_ms(since_ms) < core_.local.create_patience.count() * 1000) {
     job.message = fmt::format("Is in the pair. Waits to make the replica of {}:{}", copies.unserved, unserved);
     return StepResult::again_later;
   }

@@ -62,9 +62,7 @@ struct ReplaceJobs::Task {
   }
   [[nodiscard]] Copy new_copy() const { return after(old_copy(), parameters.at("store")); }
   /// How long it has been at this step.
-  [[nodiscard]] std::int64_t since_ms() const {
-    return wall_clock_ms() - parameters.at("step_since_ms").get<std::int64_t>();
-  }
+  [[nodiscard]] std::int64_t since_ms() const { return age_ms(parameters.at("step_since_ms").get<std::int64_t>()); }
   [[nodiscard]] bool is_published() const { return volume.copy(side()).number == new_copy().number; }
   [[nodiscard]] Volume with(const Copy& copy) const {
     Volume v = volume;

@@ -1,5 +1,6 @@
 #include "mgmt/control/secrets.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -8,6 +9,7 @@
 #include <ctime>
 #include <fstream>
 #include <iterator>
+#include <limits>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -163,6 +165,12 @@ engine::Result<std::string> read_file(const std::filesystem::path& path) {
 std::int64_t wall_clock_ms() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch())
       .count();
+}
+
+std::int64_t age_ms(std::int64_t then_ms) {
+  constexpr std::int64_t kCorrected = 5'000;  // by a time service, in use
+  const std::int64_t age = wall_clock_ms() - then_ms;
+  return age < -kCorrected ? std::numeric_limits<std::int64_t>::max() : std::max<std::int64_t>(age, 0);
 }
 
 std::string utc_text(std::int64_t at_ms) {

@@ -34,6 +34,9 @@ namespace lockstep::mgmt {
 
 /// Milliseconds since 1970, for what people read.
 [[nodiscard]] std::int64_t wall_clock_ms();
+/// How long ago a moment of that clock is. One that is yet to come, by more than a time service corrects, shows that
+/// the clock was set back: any time may have passed since, and the longest is given.
+[[nodiscard]] std::int64_t age_ms(std::int64_t then_ms);
 /// "2026-11-23 18:00:05 UTC"
 [[nodiscard]] std::string utc_text(std::int64_t at_ms);
 

@@ -34,13 +34,6 @@ bool detached(const NodeReport& report, std::int64_t revision, const Uuid& volum
   return report.running && report.status && report.status->revision >= revision && !report.status->volume(volume);
 }
 
-/// As far as the machine's clock tells: one that was set back since then tells nothing, and the job may be of any age.
-bool is_younger(const Job& job, std::int64_t than_ms) {
-  constexpr std::int64_t kCorrected = 5'000;  // by a time service, in use
-  const std::int64_t age_ms = wall_clock_ms() - job.created_ms;
-  return age_ms > -kCorrected && age_ms <= than_ms;
-}
-
 }  // namespace
 
 VolumeJobs::VolumeJobs(NodeCore& core, ReplicaAgent& agent, std::function<PairReports()> reports,
@@ -69,7 +62,7 @@ void VolumeJobs::teach(JobRunner& runner) {
 bool VolumeJobs::out_of_patience(std::int64_t since_ms, const Volume& volume) const {
   constexpr std::int64_t kReservedASecond = std::int64_t{64} << 20;  // bytes
   const std::int64_t reserving = volume.thin ? 0 : volume.size / kReservedASecond;
-  return wall_clock_ms() - since_ms >= (core_.local.create_patience.count() + reserving) * 1000;
+  return age_ms(since_ms) >= (core_.local.create_patience.count() + reserving) * 1000;
 }
 
 StepResult VolumeJobs::step(Job& job) {
@@ -101,7 +94,7 @@ StepResult VolumeJobs::step(Job& job) {
 
 // The process ended between the job and its revision, or the revision could not be stored.
 StepResult VolumeJobs::begin(Job& job, const Volume* volume) {
-  if (wall_clock_ms() - job.created_ms < 60'000) return StepResult::again_later;  // it may still be under way
+  if (age_ms(job.created_ms) < 60'000) return StepResult::again_later;  // it may still be under way
   const Lifecycle wanted = job.kind == "volume.delete" ? Lifecycle::deleting : Lifecycle::creating;
   if (!volume || volume->lifecycle != wanted)
     return fail(core_, job,
@@ -323,7 +316,7 @@ StepResult VolumeJobs::act(Job& job) {
   // What was true when it was asked for may not be so any more: a node that was off since then, or whose database was
   // set back, must not go on by an old word.
   constexpr std::int64_t kActsWithinMs = 300'000;
-  if (!is_younger(job, kActsWithinMs))
+  if (age_ms(job.created_ms) > kActsWithinMs)
     return fail(core_, job,
                 {RefusalKind::conflict,
                  "It was cut off some time ago, and it is not known whether it was carried out; it is not repeated. "

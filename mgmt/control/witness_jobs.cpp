@@ -83,9 +83,7 @@ struct WitnessJobs::Task {
   }
   /// The new one may be asked by some node: nobody can say that it never was.
   [[nodiscard]] bool new_was_named() const { return parameters.at("named"); }
-  [[nodiscard]] std::int64_t since_ms() const {
-    return wall_clock_ms() - parameters.at("step_since_ms").get<std::int64_t>();
-  }
+  [[nodiscard]] std::int64_t since_ms() const { return age_ms(parameters.at("step_since_ms").get<std::int64_t>()); }
   StepResult next(const char* step, double progress, std::string message) {
     parameters["step_since_ms"] = wall_clock_ms();
     job.parameters = parameters.dump();

@@ -147,6 +147,22 @@ TEST_F(FullDiskTest, ASecretWhoseTimeIsOverWaitsForSpaceAndHoldsNothingElseUp) {
   EXPECT_FALSE(old());
 }
 
+TEST_F(FullDiskTest, ASecretThatWaitsIsForgottenThoughTheClockWasAheadWhenItCouldNotBe) {
+  constexpr const char* kHost = "iqn.1993-08.org.debian:01:host1";
+  InitiatorService initiators(*node_->core);
+  ASSERT_TRUE(initiators.create({kHost, Chap{"u1", "secret-one-0001"}, {}, 1}));
+  ASSERT_TRUE(initiators.change_credentials({kHost, {"", "secret-new-0001"}, {}, std::chrono::seconds(3600)}));
+  const auto old = [&] { return node_->core->configuration()->initiator(kHost)->old; };
+  const std::int64_t over = old()->until_ms;
+  LapseWatch watch(*node_->core);
+  fill();
+  watch.turn(over + 3'600'000'000);
+  ASSERT_TRUE(old());
+  make_space();
+  watch.turn(over);
+  EXPECT_FALSE(old());
+}
+
 TEST_F(FullDiskTest, WhoHasATokenIsLetIn) {
   const fs::path file = folder_.path() / "mgmt/admin.token";
   ASSERT_TRUE(TokenService(*node_->core).ensure_token_file(file));

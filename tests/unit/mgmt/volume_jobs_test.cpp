@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "mgmt/control/configuration_witness_node.hpp"
 #include "mgmt/control/secrets.hpp"
 #include "tests/unit/mgmt/management.hpp"
 #include "tests/unit/mgmt/ready_volume.hpp"
@@ -147,6 +148,39 @@ TEST_F(VolumeJobsTest, ADeletionThatWasNeverDecidedLeavesTheVolumeAlone) {
   EXPECT_NE(node_->job(job.id).message.find("nothing was changed"), std::string::npos) << node_->job(job.id).message;
   EXPECT_EQ(node_->core->configuration()->volumes.at(0).lifecycle, Lifecycle::ready);
   EXPECT_EQ(plane_.replicas.size(), 1u);
+}
+
+TEST_F(VolumeJobsTest, ADeletionThatWasNeverDecidedEndsThoughTheClockWasSetBack) {
+  const Job made = make_volume();
+  node_->turns();
+  Job job = make_job(*node_->core, "volume.delete", "begin", "");
+  job.volume = made.volume;
+  job.created_ms += 3'600'000;
+  node_->core->jobs.put(job);
+  node_->turns();
+  EXPECT_EQ(node_->job(job.id).state, JobState::failed);
+}
+
+TEST_F(VolumeJobsTest, ACreationThatWaitsIsTakenBackThoughTheClockWasSetBack) {
+  const Job made = make_volume();
+  ASSERT_TRUE(node_->core->change("The clock was ahead", [](Configuration& c) -> Outcome<void> {
+    c.volumes.front().created_ms += 3'600'000;
+    return {};
+  }));
+  plane_.away = true;
+  node_->turns();
+  EXPECT_TRUE(node_->job(made.id).error) << "it is being taken back: " << node_->job(made.id).message;
+}
+
+TEST_F(VolumeJobsTest, WorkThatBeganAloneBeforeTheClockWasSetBackKeepsTheTwoNodesApartNoLonger) {
+  Job job = make_job(*node_->core, "volume.create", "publish", "");
+  job.parameters = R"({"alone": true})";
+  node_->core->jobs.put(job);
+  NodeWitnessSurroundings surroundings(*node_->core, plane_);
+  EXPECT_TRUE(surroundings.is_at_work_alone());
+  job.created_ms += 3'600'000;
+  node_->core->jobs.put(job);
+  EXPECT_FALSE(surroundings.is_at_work_alone());
 }
 
 TEST_F(VolumeJobsTest, AnotherFolderIsNotTakenForTheOneThatTheVolumesAreIn) {
