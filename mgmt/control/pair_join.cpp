@@ -110,6 +110,7 @@ StepResult PairService::ask(Job& job) {
   core_.revision_tables.put_tentative({offer->id, "Joined", offer->document});
   auto parameters = json::parse(job.parameters);
   parameters["replaces"] = offer->replaces;
+  parameters["pair"] = offered->pair->id.to_string();
   job.parameters = parameters.dump();
   job.step = "confirm";
   job.progress = 0.4;
@@ -117,9 +118,21 @@ StepResult PairService::ask(Job& job) {
   return StepResult::again_now;
 }
 
+/// lockstep-mgmtd ended between its commit and the job's next step, or a pair was made or recovered here meanwhile. A
+/// job of an earlier version does not say which pair it is for.
+StepResult PairService::in_a_pair(Job& job) {
+  const std::string here = core_.configuration()->pair->id.to_string();
+  if (json::parse(job.parameters).value("pair", here) == here) return joined(job);
+  return fail(core_, job,
+              {RefusalKind::conflict,
+               "This node got into another pair meanwhile. Should the inviting node have let it in all the same, it "
+               "is taken out there with `lockstep pair leave SIDE --lost`.",
+               {}});
+}
+
 StepResult PairService::confirm(Job& job) {
   const auto tentative = core_.revision_tables.tentative();
-  if (core_.side()) return joined(job);  // it ended between its commit and the job's next step
+  if (core_.side()) return in_a_pair(job);
   if (!tentative) return fail(core_, job, {RefusalKind::conflict, "The join was taken back. Try again.", {}});
   const auto confirmed = connect_(target_of(job))->confirm_join(tentative->id);
   if (!confirmed && unknown_outcome(confirmed.error())) {
@@ -134,12 +147,11 @@ StepResult PairService::confirm(Job& job) {
   }
   const auto configuration = from_document(tentative->document);
   if (!configuration) return fail(core_, job, configuration.error());
-  take_over(tentative->id, *configuration);
-  return joined(job);
+  return take_over(job, tentative->id, *configuration);
 }
 
 StepResult PairService::settle(Job& job) {
-  if (core_.side()) return joined(job);
+  if (core_.side()) return in_a_pair(job);
   const auto theirs = connect_(target_of(job))->ask();
   if (!theirs && unknown_outcome(theirs.error())) {
     // A newer attempt takes this one's place: the operator has decided.
@@ -160,25 +172,32 @@ StepResult PairService::settle(Job& job) {
         core_, job,
         {RefusalKind::conflict, "The connection broke before the inviting node let this one in. Try again.", {}});
   }
-  take_over(theirs->state.head, *configuration);
-  return joined(job);
+  return take_over(job, theirs->state.head, *configuration);
 }
 
 /// The copy of a line that ended may have a higher number: it would count as newer than all that is decided from now
-/// on.
-void PairService::take_over(const RevisionId& id, const Configuration& configuration) {
+/// on. A pair that was made or recovered here meanwhile stays.
+StepResult PairService::take_over(Job& job, const RevisionId& id, const Configuration& configuration) {
   const auto there = core_.copy.read();
   const bool ended = there && there->configuration.pair->id == configuration.pair->id && there->revision.n >= id.n;
   const std::string aside = fmt::format("{}.before-join-{}", core_.saved_file.path().string(), id.n);
   // What can't be set aside stays, and health tells of it.
   const bool kept = ended && core_.copy.set_aside(aside);
-  core_.revisions.commit_new_epoch(id, "Joined the pair", configuration);
+  for (bool taken = false; !taken;) {
+    const RevisionState before = core_.revisions.state();
+    if (core_.configuration()->pair) {
+      core_.save_copy();
+      return in_a_pair(job);
+    }
+    taken = core_.revisions.begin_epoch(before, id, "Joined the pair", configuration);
+  }
   if (kept)
     core_.events.append({.kind = "configuration.given_up",
                          .severity = Severity::warning,
                          .side = core_.side(),
                          .volume = {},
                          .message = line_that_ended(*there, configuration, aside)});
+  return joined(job);
 }
 
 void PairService::forget_join() { core_.revision_tables.drop_tentative(); }

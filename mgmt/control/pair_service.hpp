@@ -112,7 +112,8 @@ class PairService {
   StepResult settle(Job& job);
   StepResult replicas(Job& job);
   StepResult joined(Job& job);
-  void take_over(const RevisionId& id, const Configuration& configuration);
+  StepResult take_over(Job& job, const RevisionId& id, const Configuration& configuration);
+  StepResult in_a_pair(Job& job);
   void forget_join();
   [[nodiscard]] NewInvitation new_invitation(std::optional<NodeSide> replaces);
   /// Gives the side that the invitation is for, where that side has a node already.
