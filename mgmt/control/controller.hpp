@@ -49,6 +49,9 @@ class Controller {
   void start();  ///< the loops; the partner and lockstepd are looked for from now on
   void stop();
 
+  /// `end` ends the process at once: its machine was set back with its memory. For start-up only.
+  void end_with(std::function<void()> end) { partner_.end_with(std::move(end)); }
+
   [[nodiscard]] NodeCore& core() { return *core_; }
   [[nodiscard]] TokenService& tokens() { return tokens_; }
   [[nodiscard]] PairService& pair() { return pair_; }

@@ -74,8 +74,9 @@ void PartnerWatch::note_standing(PartnerTrouble trouble, const Node& partner, co
 
 Outcome<NodeReport> PartnerWatch::look(Peer& peer) {
   const bool was_in_conflict = core_.revisions.conflict();
-  const auto verdict = core_.revisions.compare_notes(peer);
+  const auto verdict = core_.revisions.compare_notes(peer, end_ ? core_.side() : std::nullopt);
   if (!verdict) return std::unexpected(verdict.error());
+  end_if_set_back();
   if (core_.revisions.conflict() && !was_in_conflict)
     core_.events.append({.kind = "configuration.conflict",
                          .severity = Severity::critical,
@@ -86,6 +87,16 @@ Outcome<NodeReport> PartnerWatch::look(Peer& peer) {
   auto report = peer.report();
   if (report && *verdict == RevisionVerdict::agree) agree(peer);
   return report;
+}
+
+/// What it has in memory is of a time that is over: the numbers of its changes, and which jobs it took up itself.
+void PartnerWatch::end_if_set_back() {
+  if (!core_.revisions.compared().process_was_set_back) return;
+  log_error(
+      "This machine was set back to a snapshot with its memory: the partner has what this process decided after that, "
+      "and it does not know of it. This process ends; the next one takes the configuration over from the partner, and "
+      "ends the jobs of that time.");
+  end_();
 }
 
 // A full disk keeps nobody from knowing the partner.

@@ -27,6 +27,9 @@ class PartnerWatch {
  public:
   /// Both outlive this. `agreed` is called with each look at which both have the same revision.
   PartnerWatch(NodeCore& core, ConfigurationWitness& arbiter, std::function<void()> agreed);
+  /// `end` ends this process, which was set back with its machine's memory. For start-up only; without one it goes on
+  /// as if its database alone had been set back.
+  void end_with(std::function<void()> end) { end_ = std::move(end); }
   void start() { loop_.start(); }
   void stop() { loop_.stop(); }
   void poke() { loop_.poke(); }
@@ -39,6 +42,7 @@ class PartnerWatch {
   void forget();
   void fetch_events(Peer& peer);
   void agree(Peer& peer);
+  void end_if_set_back();
   [[nodiscard]] PartnerTrouble trouble_of(const Refusal& refusal, Peer& peer);
   void note_standing(PartnerTrouble trouble, const Node& partner, const Uuid& pair);
   void note(const Outcome<NodeReport>& seen, PartnerTrouble trouble, const Node& partner);
@@ -46,6 +50,7 @@ class PartnerWatch {
   NodeCore& core_;
   ConfigurationWitness& arbiter_;
   const std::function<void()> agreed_;
+  std::function<void()> end_;
   mutable std::mutex mutex_;  ///< guards view_
   PartnerView view_;
   int first_refusals_ = 0;

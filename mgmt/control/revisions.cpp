@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "mgmt/control/configuration_change.hpp"
 #include "mgmt/control/https_client.hpp"
 #include "mgmt/control/secrets.hpp"
 
@@ -95,6 +96,7 @@ void Revisions::commit_locked(const RevisionId& id, const ConfigurationEpoch& ep
   state_.head = id;
   state_.epoch = epoch;
   state_.tentative.reset();
+  had_all_ = true;
 }
 
 // A partner keeps a proposal without reading it, and one that it can't read would keep the two apart once decided. It
@@ -350,17 +352,29 @@ Outcome<void> Revisions::on_bring_up_to_date(const CurrentRevision& theirs) {
   return carry_out(verdict, mine, theirs);
 }
 
-Outcome<RevisionVerdict> Revisions::compare_notes(RevisionPeer& peer) {
+/// True when this process was set back with its machine's memory.
+bool Revisions::note_compared_locked(const RevisionState& judged, RevisionVerdict verdict,
+                                     const CurrentRevision& theirs, std::optional<engine::NodeSide> me) {
+  if (theirs.process != partner_.id) note_process_locked(theirs.process);  // it answers now
+  const bool lacks = state_.head == judged.head && lacks_what_it_decided(judged, theirs.state);
+  const bool decided = me && orders(judged.epoch, *me);
+  if (lacks && decided && had_all_) compared_.process_was_set_back = true;
+  if (compared_.process_was_set_back) return true;
+  compared_ = {{}, theirs.knows_epochs, std::move(compared_.behind_in)};
+  if (lacks) compared_.behind_in = judged.epoch;
+  if (verdict == RevisionVerdict::agree && !theirs.state.tentative) compared_.agreed = judged.head;
+  had_all_ = had_all_ || !lacks;
+  return false;
+}
+
+Outcome<RevisionVerdict> Revisions::compare_notes(RevisionPeer& peer, std::optional<engine::NodeSide> me) {
   const RevisionState mine = state();  // before asking: see compare_revisions()
   auto theirs = peer.ask();
   if (!theirs) return std::unexpected(theirs.error());
   const auto verdict = compare_revisions(mine, theirs->state);
   {
     const std::lock_guard lock(mutex_);
-    if (theirs->process != partner_.id) note_process_locked(theirs->process);  // it answers now
-    compared_ = {{}, theirs->knows_epochs, std::move(compared_.behind_in)};
-    if (state_.head == mine.head && lacks_what_it_decided(mine, theirs->state)) compared_.behind_in = mine.epoch;
-    if (verdict == RevisionVerdict::agree && !theirs->state.tentative) compared_.agreed = mine.head;
+    if (note_compared_locked(mine, verdict, *theirs, me)) return RevisionVerdict::wait;
   }
   if (auto done = carry_out(verdict, mine, *theirs); !done) return std::unexpected(done.error());
   return verdict;

@@ -102,6 +102,7 @@ class Revisions {
     /// The epoch in which this node, if it ordered changes in it, was set back (lacks_what_it_decided()); since the
     /// start.
     std::optional<ConfigurationEpoch> behind_in{};
+    bool process_was_set_back = false;  ///< see compare_notes()
   };
   [[nodiscard]] Compared compared() const;
 
@@ -152,7 +153,10 @@ class Revisions {
   [[nodiscard]] Outcome<void> on_bring_up_to_date(const CurrentRevision& theirs);
 
   /// Compares notes with the partner and does what this node has to do. To be called whenever the partner answers.
-  [[nodiscard]] Outcome<RevisionVerdict> compare_notes(RevisionPeer& peer);
+  /// `me`: this node's side, where the process can be ended. If it then lacks what it decided, though it once had all,
+  /// the machine was set back with the process in its memory: nothing is taken over, `process_was_set_back` says it
+  /// from then on, and the next process meets the partner as one whose database was set back.
+  [[nodiscard]] Outcome<RevisionVerdict> compare_notes(RevisionPeer& peer, std::optional<engine::NodeSide> me = {});
 
  private:
   struct PartnerProcess {
@@ -163,6 +167,8 @@ class Revisions {
   Outcome<RevisionId> propose(const RevisionId& base, const RevisionId& id, const ConfigurationEpoch& epoch,
                               const std::string& summary, const Configuration& next, RevisionPeer* peer);
   void note_process_locked(const engine::Uuid& process);
+  [[nodiscard]] bool note_compared_locked(const RevisionState& judged, RevisionVerdict verdict,
+                                          const CurrentRevision& theirs, std::optional<engine::NodeSide> me);
   void commit_locked(const RevisionId& id, const ConfigurationEpoch& epoch, const std::string& summary,
                      const Configuration& configuration);
   struct Base {
@@ -184,6 +190,7 @@ class Revisions {
   std::vector<PartnerProcess> former_;  ///< that ended, newest last
   bool conflict_ = false;
   Compared compared_;
+  bool had_all_ = false;  ///< this process has had all that this node decided: it compared notes, or changed something
 
   std::mutex change_mutex_;  ///< one change at a time; held while the partner is asked
   std::int64_t attempt_ = 0;

@@ -1,6 +1,7 @@
 // lockstep-mgmtd: reads its configuration file, opens the node's management, serves the API until it is told to stop.
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -50,6 +51,12 @@ sigset_t block_signals() {
   return signals;
 }
 
+/// In the midst of what it does, since none of that may go on: jobs take their next step many times a second.
+void end_at_once() {
+  mgmt::flush_log();
+  std::_Exit(EXIT_FAILURE);
+}
+
 int run(const mgmt::MgmtdConfig& config, const std::string& file) {
   const sigset_t signals = block_signals();
   auto controller = mgmt::Controller::open(config.local);
@@ -73,6 +80,7 @@ int run(const mgmt::MgmtdConfig& config, const std::string& file) {
             return not_listened(server.also_listen_at(addresses));
           },
           [&watch](const mgmt::Node& node) { return watch.differences(node); });
+  (*controller)->end_with(end_at_once);
   (*controller)->start();
   mgmt::tell_ready();
   int signal = 0;

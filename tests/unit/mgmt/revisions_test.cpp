@@ -472,6 +472,69 @@ TEST(Revisions, AnOrdererThatWasSetBackKnowsItAfterItWasBroughtUpToDate) {
   EXPECT_EQ(w.a->compared().behind_in, epoch);
 }
 
+/// Has B keep and commit a change that A's process makes after a snapshot of A's machine was taken: A, which knows
+/// nothing of it, is what the snapshot puts back, memory and all.
+void decide_after_the_snapshot(World& w, const std::string& name) {
+  Configuration next = *w.b->configuration();
+  next.tokens.push_back({random_uuid(), name, sha256_hex(name), Role::admin, 1, 0});
+  const RevisionState base = w.b->state();
+  const RevisionId id{base.head.epoch, base.head.n + 1, random_uuid()};
+  const Proposal proposal{.base = base.head,
+                          .id = id,
+                          .summary = name,
+                          .document = to_document(next),
+                          .process = w.a->current().process,
+                          .attempt = 1000 + base.head.n,
+                          .epoch = base.epoch};
+  ASSERT_EQ(w.b->on_prepare(proposal), PrepareAnswer::kept);
+  ASSERT_TRUE(w.b->on_commit(id));
+}
+
+TEST(Revisions, AnOrdererThatWasSetBackWithItsMemoryTakesNothingOverAndTheNextProcessDoes) {
+  World w;
+  w.add_token("one");
+  ASSERT_TRUE(w.a->compare_notes(w.to_b, NodeSide::a));
+  decide_after_the_snapshot(w, "two");
+  const RevisionId then = w.a->state().head;
+  for (int i = 0; i < 2; ++i) {
+    const auto verdict = w.a->compare_notes(w.to_b, NodeSide::a);
+    ASSERT_TRUE(verdict);
+    EXPECT_EQ(*verdict, RevisionVerdict::wait);
+    EXPECT_TRUE(w.a->compared().process_was_set_back);
+    EXPECT_EQ(w.a->state().head, then) << "its jobs would go on in a configuration of now";
+  }
+  const auto epoch = w.a->state().epoch;
+  w.start_a();
+  ASSERT_TRUE(w.a->compare_notes(w.to_b, NodeSide::a));
+  EXPECT_FALSE(w.a->compared().process_was_set_back);
+  EXPECT_EQ(w.a->compared().behind_in, epoch) << "what it finds in its database is of the past";
+  EXPECT_EQ(w.a->state().head, w.b->state().head);
+  w.add_token("three");
+  EXPECT_TRUE(w.promised.contains("three")) << "the partner remembers higher numbers, but of the process before";
+  EXPECT_EQ(World::tokens(*w.b), (std::set<std::string>{"one", "two", "three"}));
+}
+
+TEST(Revisions, OneThatWasSetBackWithItsMemoryToBeforeItMetItsPartnerKnowsItByWhatItChanged) {
+  World w;
+  w.add_token("one");
+  decide_after_the_snapshot(w, "two");
+  ASSERT_TRUE(w.a->compare_notes(w.to_b, NodeSide::a));
+  EXPECT_TRUE(w.a->compared().process_was_set_back);
+}
+
+TEST(Revisions, AFollowerThatIsBehindWasOnlyAway) {
+  World w;
+  w.add_token("one");
+  ASSERT_TRUE(w.b->compare_notes(w.to_a, NodeSide::b));
+  const auto before = w.store_b;
+  w.add_token("two");
+  w.store_b.set_to(before);
+  w.start_b();
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(w.b->compare_notes(w.to_a, NodeSide::b));
+  EXPECT_FALSE(w.b->compared().process_was_set_back);
+  EXPECT_EQ(World::tokens(*w.b), (std::set<std::string>{"one", "two"}));
+}
+
 TEST(Revisions, ANodeThatMissedManyRevisionsTakesOverTheNewest) {
   World w;
   RevisionId id = w.beginning;
