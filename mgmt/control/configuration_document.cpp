@@ -27,7 +27,9 @@ using records::Rules;
 //   9  a node may be reached at a second address: it lets nobody call from there, and calls there too late.
 //   9  one lease may be taking the place of another: it waits for the shorter one alone.
 //  10  the link may have several paths: it knows one, and drops the others.
-//  11  a volume may live in another shard than the first: it looks for it on the wrong link.
+//  11  a volume may live in another shard than the first: it looks for it on the wrong link. A copy may not have been
+//  made
+//      yet: it forgets that one is owed. (Version 11 itself knew of the latter from the beginning.)
 static_assert(kNewestDocument == 11);
 constexpr int kOldestVersion = 1;
 constexpr int kOldestWritten = 2;
@@ -53,7 +55,7 @@ struct Document {
     return {.required = "id side name portals link_address management_address fingerprint",
             .since = "beside=9 more_link_addresses=10 last_link_addresses=10"};
   }
-  static constexpr Rules rules(const Copy*) { return {.required = "number folder retired"}; }
+  static constexpr Rules rules(const Copy*) { return {.required = "number folder retired", .since = "unmade=11"}; }
   static constexpr Rules rules(const Volume*) {
     return {.required = "id name serial lun size block_size thin lifecycle first_epoch access created_ms",
             .written = "physical_block read_only removable encrypted write_cache import_secret any_initiator",

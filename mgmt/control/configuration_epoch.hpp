@@ -55,6 +55,7 @@ struct ConfigurationKnowledge {
   /// The highest revision that this node has had, or was about to have. A database that was set back has less than the
   /// witness knows.
   std::int64_t reached = 0;
+  int partner_reads = 0;  ///< the newest version of a document that it read when the two last agreed; 0: not known
   bool operator==(const ConfigurationKnowledge&) const = default;
 };
 

@@ -123,6 +123,12 @@ Outcome<ConfigurationEpoch> ConfigurationWitness::claim_at_witness(NodeSide me, 
   return not_alone("the witness does not say whether this node may go on.");
 }
 
+int ConfigurationWitness::partner_reads() {
+  const auto configuration = revisions_.configuration();
+  const std::lock_guard lock(mutex_);
+  return configuration->pair ? node_.known(configuration->pair->id).partner_reads : 0;
+}
+
 void ConfigurationWitness::on_agreement(RevisionPeer& peer) {
   const auto me = node_.side();
   const RevisionState state = revisions_.state();
@@ -134,6 +140,7 @@ void ConfigurationWitness::on_agreement(RevisionPeer& peer) {
     const std::lock_guard lock(mutex_);
     ConfigurationKnowledge known = node_.known(configuration->pair->id);
     known.partner_knows_epochs = compared.partner_knows_epochs;
+    known.partner_reads = compared.partner_reads;
     node_.keep(configuration->pair->id, known);
     if (!known.partner_knows_epochs) return;
     if (state.epoch.members.is_both()) {

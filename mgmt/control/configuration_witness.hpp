@@ -48,6 +48,7 @@ class ConfigurationWitness final : public ConfigurationArbiter {
 
   Outcome<ConfigurationEpoch> claim(const ConfigurationEpoch& mine, const RevisionId& newest,
                                     const Configuration& configuration) override;
+  int partner_reads() override;
   /// To be called when the two nodes have just compared notes, and found that they agree.
   void on_agreement(RevisionPeer& peer);
 

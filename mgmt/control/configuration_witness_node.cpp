@@ -65,6 +65,7 @@ ConfigurationKnowledge NodeWitnessSurroundings::known(const engine::Uuid& pair) 
   const json j = json::parse(kept.value_or("null"));
   if (j.is_null() || uuid(j.at("pair")) != pair) return known;
   known.partner_knows_epochs = j.at("partner_knows_epochs");
+  known.partner_reads = j.value("partner_reads", 0);  // an earlier version did not keep it
   known.reached = j.at("reached");
   known.witness.witness_cluster = j.at("cluster");
   known.witness.witness_revision = j.at("revision");
@@ -79,6 +80,7 @@ void NodeWitnessSurroundings::keep(const engine::Uuid& pair, const Configuration
   if (known == this->known(pair)) return;
   core_.settings.set(kKnownKey, json{{"pair", pair.to_string()},
                                      {"partner_knows_epochs", known.partner_knows_epochs},
+                                     {"partner_reads", known.partner_reads},
                                      {"reached", known.reached},
                                      {"cluster", known.witness.witness_cluster},
                                      {"revision", known.witness.witness_revision},

@@ -44,6 +44,13 @@ std::unexpected<Refusal> overtaken_perhaps_with_it() {
   return std::unexpected(std::move(refusal));
 }
 
+std::unexpected<Refusal> partner_is_older() {
+  return refuse(
+      RefusalKind::conflict,
+      "The change was not made: the partner's version of Lockstep is older and does not know of what is asked "
+      "for. Upgrade the partner, then try again.");
+}
+
 /// A number that both nodes of a new pair know, and that no earlier epoch of the pair had.
 ConfigurationEpoch first_epoch(const RevisionId& id) {
   return {.id = id.epoch, .number = static_cast<std::uint64_t>(std::max<std::int64_t>(1, id.n))};
@@ -107,10 +114,7 @@ Outcome<void> Revisions::check_partner_reads(const Configuration& next, Revision
   const auto theirs = peer.ask();
   if (!theirs) return partner_away(theirs.error());
   if (theirs->reads >= needed) return {};
-  return refuse(
-      RefusalKind::conflict,
-      "The change was not made: the partner's version of Lockstep is older and does not know of what is asked "
-      "for. Upgrade the partner, then try again.");
+  return partner_is_older();
 }
 
 Outcome<void> Revisions::have_partner_keep(const Proposal& proposal, RevisionPeer& peer) {
@@ -204,6 +208,9 @@ Outcome<RevisionId> Revisions::change_alone(const std::string& summary, const Ed
   Configuration next = newest->configuration;
   if (auto edited = edit(next); !edited) return std::unexpected(edited.error());
   next.sort();
+  // As check_partner_reads(): when the partner is back it could not take this over.
+  const int needed = document_version(next);
+  if (needed > document_version(newest->configuration) && needed > arbiter.partner_reads()) return partner_is_older();
   const auto epoch = arbiter.claim(newest->epoch, newest->id(), newest->configuration);
   if (!epoch) return std::unexpected(epoch.error());
   const RevisionId id{epoch->id, newest->n() + 1, random_uuid()};
@@ -360,7 +367,7 @@ bool Revisions::note_compared_locked(const RevisionState& judged, RevisionVerdic
   const bool decided = me && orders(judged.epoch, *me);
   if (lacks && decided && had_all_) compared_.process_was_set_back = true;
   if (compared_.process_was_set_back) return true;
-  compared_ = {{}, theirs.knows_epochs, std::move(compared_.behind_in)};
+  compared_ = {{}, theirs.knows_epochs, std::move(compared_.behind_in), false, theirs.reads};
   if (lacks) compared_.behind_in = judged.epoch;
   if (verdict == RevisionVerdict::agree && !theirs.state.tentative) compared_.agreed = judged.head;
   had_all_ = had_all_ || !lacks;

@@ -82,6 +82,8 @@ class ConfigurationArbiter {
   /// not, in whole sentences.
   virtual Outcome<ConfigurationEpoch> claim(const ConfigurationEpoch& mine, const RevisionId& newest,
                                             const Configuration& configuration) = 0;
+  /// The newest version of a document that the partner, who is away, could read when it was last heard; 0: not known.
+  [[nodiscard]] virtual int partner_reads() { return kNewestDocument; }
 };
 
 class Revisions {
@@ -103,6 +105,7 @@ class Revisions {
     /// start.
     std::optional<ConfigurationEpoch> behind_in{};
     bool process_was_set_back = false;  ///< see compare_notes()
+    int partner_reads = 0;              ///< CurrentRevision::reads
   };
   [[nodiscard]] Compared compared() const;
 

@@ -200,6 +200,15 @@ TEST(ConfigurationDocument, WithASealOfTheWitnesssOwnIsNotForWhoWouldOverlookIt)
   EXPECT_EQ(read->pair->seal, c.pair->seal);
 }
 
+TEST(ConfigurationDocument, WithACopyThatIsYetToBeMadeIsNotForWhoWouldForgetThatItIsOwed) {
+  Configuration c = full();
+  c.volumes[0].copy(NodeSide::b) = {.number = 1, .folder = "", .retired = true, .unmade = true};
+  EXPECT_EQ(document_version(c), 11);
+  const auto read = from_document(to_document(c));
+  ASSERT_TRUE(read) << read.error().detail;
+  EXPECT_EQ(*read, c);
+}
+
 TEST(ConfigurationDocument, OfAVersionThatIsNotKnownYetIsRefusedByItsNumber) {
   nlohmann::json later = nlohmann::json::parse(to_document(full()));
   later["version"] = kNewestDocument + 1;

@@ -110,8 +110,10 @@ class Twin final : public RevisionPeer {
   Outcome<CurrentRevision> ask() override {
     CurrentRevision current = revisions_.current();
     current.process = process_;
+    current.reads = reads;
     return current;
   }
+  int reads = kNewestDocument;
 
  private:
   Revisions& revisions_;
@@ -148,6 +150,36 @@ TEST_F(ConfigurationWitnessOnANode, WhatBothDatabasesLackIsToldWhenTheWitnessKno
   EXPECT_EQ(plane_.witness_record["generations"]["a"], n);
   agree();
   EXPECT_EQ(told(), 1);
+}
+
+TEST_F(ConfigurationWitnessOnANode, WhatAnOlderPartnerCouldNotTakeOverIsNotChangedWhileItIsAway) {
+  Revisions& revisions = node_->core->revisions;
+  NodeWitnessSurroundings surroundings(*node_->core, plane_);
+  Twin twin(revisions);
+  const auto agree = [&](int reads) {
+    twin.reads = reads;
+    ASSERT_TRUE(revisions.compare_notes(twin));
+    ConfigurationWitness(revisions, surroundings).on_agreement(twin);
+  };
+  ConfigurationWitness arbiter(revisions, surroundings);
+  const auto change = [&](const Revisions::Edit& edit) { return revisions.change_alone("x", edit, arbiter); };
+  const auto add_a_path = [](Configuration& c) -> Outcome<void> {
+    c.nodes[0].more_link_addresses = {"10.9.0.1:3261"};
+    return {};
+  };
+  agree(9);
+  ASSERT_TRUE(revisions.force(NodeSide::a, "Forced"));
+  const auto refused = change(add_a_path);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, RefusalKind::conflict);
+  EXPECT_NE(refused.error().detail.find("Upgrade the partner"), std::string::npos) << refused.error().detail;
+  EXPECT_TRUE(change([](Configuration& c) -> Outcome<void> {
+    c.pair->settings.resync_floor += 1;
+    return {};
+  })) << "all else goes on";
+  agree(10);
+  ASSERT_TRUE(revisions.force(NodeSide::a, "Forced"));
+  EXPECT_TRUE(change(add_a_path));
 }
 
 TEST_F(ConfigurationWitnessOnANode, AWitnessThatDoesNotAnswerIsNamedAndItsOutcomeIsNotKnown) {
