@@ -293,7 +293,8 @@ Outcome<void> Controller::unserved_beside(const Volume& volume, NodeSide side) c
       RefusalKind::conflict,
       fmt::format("{} says at this moment that it serves {} ({}), so that nothing has to be forced: hosts reach it "
                   "there. If both served it, each would take writes that the other lacks, and those of one side would "
-                  "be lost later. Stop lockstepd on {} first, or cut its hosts off; if it is to be forced all the "
+                  "be lost later. Stop lockstepd on {} first, so that it stays stopped when that machine starts again "
+                  "(`systemctl disable --now lockstepd` there), or cut its hosts off; if it is to be forced all the "
                   "same, say --despite-partner (despite_partner in the API).",
                   name, volume.name, replica->state, name));
 }

@@ -43,8 +43,8 @@ LostNode changed_alone(NodeCore& core, DataPlane& data_plane, const Node& lost) 
 std::string what_to_do_with(const Node& node, ShutOut why, bool here) {
   if (why == ShutOut::replaced)
     return ", so that nobody takes its place. If another machine is to, stop lockstepd and lockstep-mgmtd there "
-           "first; if its database is of no use, stop lockstep-mgmtd there first, move mgmt.db away and start it "
-           "again.";
+           "first, for good (`systemctl disable --now lockstepd lockstep-mgmtd`); if its database is of no use, stop "
+           "lockstep-mgmtd there first, move mgmt.db away and start it again.";
   if (here)
     return fmt::format(": it is not lost. Leave --lost off: `lockstep pair leave {}` has it go with nothing lost.",
                        side_name(node.side));
@@ -73,7 +73,8 @@ Outcome<MayHave> look_beside(ReplicaAgent& agent, const Configuration& configura
                   fmt::format("{}, but its lockstepd runs and is connected to this node's, and hosts may be using it: "
                               "it is not lost. Nothing was changed. Start lockstep-mgmtd on {} again (move mgmt.db "
                               "away before, if that is of no use). If another machine is to take its place all the "
-                              "same, stop lockstepd there first, or switch it off.",
+                              "same, stop lockstepd there first, for good (`systemctl disable --now lockstepd`), or "
+                              "switch it off.",
                               found, lost.name));
   const CopyView view{&here, std::move(*seen)};
   MayHave may;
