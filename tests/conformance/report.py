@@ -21,6 +21,21 @@ def merge(results):
     return merged
 
 
+def without_skips(merged, may_never_run):
+    """What was skipped in all profiles shows nothing, least of all where a command is called unknown by a slip: failed, unless it
+    is named as one that may."""
+    return [r._replace(verdict="failed", reason=f"ran in no profile: {r.reason}")
+            if r.verdict == "skipped" and r.name not in may_never_run else r for r in merged]
+
+
+def self_test(result):
+    """It must see what never ran; `result` makes one of a name, a verdict and a reason."""
+    rows = [result("A.Ran", "skipped", "not here"), result("A.Ran", "passed", ""), result("A.Never", "skipped", "no such command"),
+            result("A.Excused", "skipped", "no such device"), result("A.Bad", "skipped", "not here"), result("A.Bad", "failed", "no")]
+    verdicts = {r.name: r.verdict for r in without_skips(merge(rows), {"A.Excused"})}
+    return verdicts == {"A.Ran": "passed", "A.Never": "failed", "A.Excused": "skipped", "A.Bad": "failed"}
+
+
 def print_profiles(results):
     profiles = collections.OrderedDict()
     for result in results:

@@ -10,7 +10,7 @@ WANTED = """Inquiry Mandatory ReadCapacity10 ReadCapacity16 Read6 Read10 Read12 
  WriteSame16 Unmap TestUnitReady ReportSupportedOpcodes iSCSIcmdsn iSCSIdatasn iSCSISendTargets iSCSINop iSCSICHAP""".split()
 
 Result = collections.namedtuple("Result", "name verdict reason seconds profile", defaults=[""])
-BUSY_PATIENCE = 2  # seconds
+COMES_AGAIN = 2  # seconds
 
 
 class Failed(Exception):
@@ -64,17 +64,19 @@ def start_test(command, seconds):
     return output.decode(errors="replace"), process.returncode, timed_out
 
 
-def is_told_busy(text):
+def is_told_to_come_again(text):
     """While the reservation of a session that has just ended is being ended on both nodes, its first TEST UNIT READY is
-    answered with BUSY. A host comes again; this program takes it as the end."""
-    return "Login Failed. BUSY" in text and not re.search(r"^\s*Test: ", text, re.M)
+    answered with BUSY; and where the test before reset the unit through one path, the first command of the other has a unit
+    attention. A host comes again; this program takes it as the end before its test has begun."""
+    told = "Login Failed. BUSY" in text or "UNIT_ATTENTION(0x06)" in text
+    return told and not re.search(r"^\s*Test: ", text, re.M)
 
 
 def run_test(family, test, urls, seconds, logs, profile=""):
     command = ["iscsi-test-cu", "--dataloss", "--allow-sanitize", "--Verbose-scsi", "--test", f"ALL.{family}.{test}", *urls]
     began = time.monotonic()
     text, code, timed_out = start_test(command, seconds)
-    while is_told_busy(text) and time.monotonic() - began < BUSY_PATIENCE:
+    while is_told_to_come_again(text) and time.monotonic() - began < COMES_AGAIN:
         text, code, timed_out = start_test(command, seconds)
     verdict, reason = judge(text, code, timed_out, seconds)
     if verdict == "failed":

@@ -202,6 +202,7 @@ class Pair(Running):
             self.node = self.world.a if side == "a" else self.world.b
             other = self.world.other(self.node)
             super().__init__(f"{self.node.portal},{self.world.target}")
+            self.wait_for_writes(harness, volumes[:-1])
             self.second_portal = self.portal if degraded else other.portal
             if degraded:
                 harness.wait_for("the witness to be told", lambda: not any(
@@ -212,6 +213,14 @@ class Pair(Running):
         except harness.Failed as problem:
             self.close()
             raise Failed(str(problem))
+
+    def wait_for_writes(self, harness, volumes):
+        """In its first moments a node answers a write with BUSY now and then. A host comes again; iscsi-test-cu takes it as the end."""
+        from scsi_client import GOOD, Initiator
+        for volume in volumes:
+            first = Initiator(self.world, self.node, volume, "first")
+            harness.wait_for(f"{volume.name} to take a write", lambda host=first: host.write(0, b"\0").status == GOOD)
+            first.close()
 
     def apply(self, node, volumes, shapes):
         desired = node.desired(volumes)
