@@ -167,6 +167,14 @@ void Checkers::set_back(NodeSide side) {
   set_back_at_[static_cast<std::size_t>(side)] = world_.history.begin_read();
 }
 
+void Checkers::both_set_back() {
+  split_expected_ = true;
+  for (unsigned v = 0; v < volumes_.size(); ++v) {
+    volumes_[v].newest.reset();
+    world_.history.set_back(v);
+  }
+}
+
 void Checkers::volume_seen(Host& host, unsigned volume, const replication::VolumeStatus& status) {
   if (status.state == MirrorState::split_brain) split_ = true;
   if (status.state == MirrorState::split_brain && !split_expected_) {

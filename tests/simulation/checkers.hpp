@@ -34,6 +34,8 @@ class Checkers {
   [[nodiscard]] bool split() const { return split_; }
   /// The node's disks are those of an earlier day.
   void set_back(engine::NodeSide side);
+  /// Both nodes' are: what hosts wrote may be lost, and an operator may have to say which of the two goes on.
+  void both_set_back();
 
   // What initiators believe to be on the disk: a good guess for COMPARE AND WRITE.
   [[nodiscard]] Value last_seen(unsigned volume, std::uint64_t block) const { return seen_[volume][block]; }

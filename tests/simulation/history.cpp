@@ -44,6 +44,13 @@ void History::lost_power(unsigned volume, const std::function<bool(const WriteRe
   }
 }
 
+void History::set_back(unsigned volume) {
+  for (WriteRecord& w : writes_) {
+    if (w.volume == volume) w.flushed = false;
+  }
+  lost_power(volume, [](const WriteRecord&) { return true; });
+}
+
 void History::read_returned(unsigned volume, std::uint64_t first, std::span<const Value> values, Moment start,
                             Nanos now) {
   const Moment finish = ++moment_;

@@ -76,6 +76,9 @@ class History {
   /// Every copy lost its power that had what is not flushed: of that, what was cached may be gone.
   void lost_power(unsigned volume, const std::function<bool(const WriteRecord&)>& cached);
 
+  /// Every copy is one of an earlier moment: what came since, and some of what came before, is gone.
+  void set_back(unsigned volume);
+
   [[nodiscard]] Moment begin_read() { return ++moment_; }
   /// What a read that began at `start` and ends now returned.
   void read_returned(unsigned volume, std::uint64_t first, std::span<const Value> values, Moment start, Nanos now);

@@ -38,6 +38,8 @@ Nemesis::Nemesis(World& world, SimRandom random) : world_(world), random_(random
                                           {f.long_freeze, Fault::long_freeze},
                                           {f.pause, Fault::pause},
                                           {f.revert, Fault::revert},
+                                          {f.revert_both, Fault::revert_both},
+                                          {f.revert_both, Fault::revert_both},
                                           {f.memory, Fault::memory},
                                           {f.detach, Fault::detach},
                                           {f.replace, Fault::replace},
@@ -326,6 +328,7 @@ void Nemesis::nurse() {
       world_.bad_sectors->heal_what_is_told(host, v, *status);
       if (status->state == replication::MirrorState::split_brain && world_.checkers->split()) give_up_a_split(host, v);
       if (status->state == replication::MirrorState::waiting && restored_ == &host) go_on_with_an_old_copy(host, v);
+      if (side == NodeSide::b) decide_between_old_copies(v);
       if (grew_in_the_dark(host, v)) go_on_with_an_old_copy(world_.host(engine::other(side)), v);
       if (host.misplaces() || status->state == replication::MirrorState::failed ||
           status->state == replication::MirrorState::left) {

@@ -57,6 +57,7 @@ class Nemesis {
     long_freeze,
     pause,
     revert,
+    revert_both,
     memory,
     detach,
     replace,
@@ -94,6 +95,7 @@ class Nemesis {
   static void on_mend_shard_link(void* self, std::uint64_t shard_and_side);
   static void on_mend_path(void* self, std::uint64_t path_and_side);
   static void on_force(void* self, std::uint64_t how);
+  static void on_keep_second(void* self, std::uint64_t side);
   static void on_witness_fast(void* self, std::uint64_t side);
   static void on_cache_off(void* self, std::uint64_t volume);
   static void on_cache_on_again(void* self, std::uint64_t volume);
@@ -124,6 +126,9 @@ class Nemesis {
   void revert(Host& host);
   void hears_nobody_for(Host& host, Nanos time);
   void revert_with_memory(Host& host);
+  void revert_both();
+  void keep_both();
+  void decide_between_old_copies(unsigned volume);
   void detach(Host& host);
   [[nodiscard]] std::optional<unsigned> volume_to_detach(Host& host);
   void replace(Host& host);
@@ -169,9 +174,11 @@ class Nemesis {
   std::vector<Fault> known_;
   bool over_ = false;
   Nanos careful_until_ = 0;
-  Nanos deaf_ = 0;                  ///< how long after its start a node hears nobody
-  std::uint64_t refused_ = 0;       ///< orders to give up
-  const Host* restored_ = nullptr;  ///< whose disks an operator replaced by those of an earlier day
+  Nanos deaf_ = 0;                            ///< how long after its start a node hears nobody
+  std::uint64_t refused_ = 0;                 ///< orders to give up
+  const Host* restored_ = nullptr;            ///< whose disks an operator replaced by those of an earlier day
+  bool keeping_ = false, both_kept_ = false;  ///< snapshots of both machines
+  bool both_restored_ = false;                ///< … to which an operator has set them back
   Nanos ordered_until_ = 0;
   std::optional<SimWitness::Snapshot> witness_then_;
   std::uint64_t detached_in_[2] = {};  ///< the life of each node in which it was ordered to

@@ -33,6 +33,8 @@ void Nemesis::commit_more(Fault fault, Host& host) {
       return stall_flow();
     case Fault::revert:
       return revert(world_.host(world_.scenario.reverted));
+    case Fault::revert_both:
+      return revert_both();
     case Fault::memory:
       return revert_with_memory(world_.host(world_.scenario.reverted));
     case Fault::detach:

@@ -143,7 +143,7 @@ void Nemesis::give_up_a_split(Host& host, unsigned volume) {
   world_.trace.add(host.name(), "operator.give_up", {{"volume", volume}});
   host.program()->give_up(volume, [this, &host](engine::Result<void> done) {
     giving_up_in_ = 0;
-    if (!done && (restored_ || is_dark(world_.scenario)))
+    if (!done && (restored_ || both_restored_ || is_dark(world_.scenario)))
       ++refused_;  // the other's copy may not serve alone: it is that one's to give up
     world_.trace.add(host.name(), "operator.gave_up", {{"done", done.has_value()}});
   });
@@ -152,7 +152,8 @@ void Nemesis::give_up_a_split(Host& host, unsigned volume) {
 /// Where power cuts may not take what is cached, only in worlds without.
 void Nemesis::write_cache() {
   const FaultKinds& f = world_.scenario.faults;
-  const bool cuts = f.power_cut || f.power_cut_both || f.revert || f.memory || f.dies_twice || world_.scenario.fence;
+  const bool cuts =
+      f.power_cut || f.power_cut_both || f.revert || f.revert_both || f.memory || f.dies_twice || world_.scenario.fence;
   if ((cuts && !world_.scenario.cached) || cached_) return;
   cached_ = true;
   const std::uint64_t volume = random_.below(world_.scenario.volumes.size());

@@ -41,6 +41,7 @@ struct FaultKinds {
   bool long_freeze = false;
   bool pause = false;         ///< a virtual machine stands still, and its clock with it
   bool revert = false;        ///< a machine is set back to a snapshot of its disks
+  bool revert_both = false;   ///< both machines are, and perhaps the witness
   bool revert_alone = false;  ///< … also to when it was the only member, and at first it hears nobody
   bool memory = false;        ///< a machine is set back with its memory: the same process runs again
   bool detach = false;        ///< an operator takes a volume out of service, and into it again

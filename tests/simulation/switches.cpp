@@ -17,6 +17,7 @@ constexpr std::uint64_t kWithoutRevertAlone = 3'000'000;
 constexpr std::uint64_t kWithoutMemory = 4'000'000;
 constexpr std::uint64_t kWithoutFullPool = 5'000'000;
 constexpr std::uint64_t kWithoutCached = 6'000'000;
+constexpr std::uint64_t kWithoutRevertBoth = 7'000'000;
 
 std::uint64_t stream_of(const Scenario& scenario, std::string_view name) {
   return scenario.seed ^ hash_bytes(std::as_bytes(std::span(name)));
@@ -150,6 +151,7 @@ const std::vector<Switch>& switches() {
       {"pause", [](Scenario& s) -> bool& { return s.faults.pause; }, 100'000, true},
       {"revert", [](Scenario& s) -> bool& { return s.faults.revert; }, 120'000, true},
       {"revert_alone", [](Scenario& s) -> bool& { return s.faults.revert_alone; }, 250'000, true},
+      {"revert_both", [](Scenario& s) -> bool& { return s.faults.revert_both; }, 150'000, true},
       {"memory", [](Scenario& s) -> bool& { return s.faults.memory; }, 120'000, true},
       {"detach", [](Scenario& s) -> bool& { return s.faults.detach; }, 200'000, true},
       {"force", [](Scenario& s) -> bool& { return s.faults.force; }, 120'000, true},
@@ -202,9 +204,17 @@ void draw_switches(Scenario& scenario, const SwitchOrders& orders) {
   scenario.faults.memory &= scenario.seed > kWithoutMemory;
   scenario.faults.pool_full &= scenario.seed > kWithoutFullPool;
   scenario.cached &= scenario.seed > kWithoutCached;
+  scenario.faults.revert_both &= scenario.seed > kWithoutRevertBoth;
   settle_switches(scenario, orders);
   // What an old copy lacks is judged without what caches lose.
-  if (scenario.cached) scenario.faults.revert = scenario.faults.revert_alone = scenario.faults.memory = false;
+  FaultKinds& f = scenario.faults;
+  if (scenario.cached) f.revert = f.revert_alone = f.revert_both = f.memory = false;
+  // Of what else is set back, or forced, then nobody promises anything.
+  if (f.revert_both) f.revert = f.revert_alone = f.memory = f.force = f.dies_twice = false;
+  if (f.revert_both) f.witness_set_back = f.witness_emptied = f.witness_overwritten = false;
+  // Snapshots know nothing of lost sectors, nor of the steps of management's, which would be set back, too.
+  if (f.revert_both) f.bad_sectors = false;
+  if (f.revert_both) scenario.changes_arbiter = scenario.fences_in_use = false;
   // Programs of before tell nothing that shows it to the one that was set back.
   scenario.older_programs &= !scenario.faults.memory;
   draw_values(scenario);

@@ -47,7 +47,7 @@ World::World(const WorldOptions& options, const ProgramKind& program)
   if (!kind.grows) scenario.grown_regions = 0;
   scenario.changes_arbiter &= kind.changes_arbiter;
   scenario.changes_lease &= kind.changes_lease;
-  if (scenario.faults.force || is_dark(scenario))
+  if (scenario.faults.force || scenario.faults.revert_both || is_dark(scenario))
     scenario.reservations = false;  // each side of a split has a state of its own
   if (options.without_faults) {
     scenario.faults = {};
