@@ -6,12 +6,14 @@
   - what stands there: a whole line or a part of it; several lines, if calls change places
   + what stands there instead; nothing behind the sign: it is left out
   seeds 20000
+  breaks promise 3 or promise 5
   equivalent Why nothing can find it (only then).
 
 A `file` line begins an edit; a block has one or several, also of the same file, that don't touch each other. Indentation
 does not count, and no line of the snippet begins or ends with a blank. `seeds` is how many may be needed to find it,
 where that is more than usual; `with NAME ...` has the simulator's switches of these names on in each of them (planted
-changes only). `hole` instead of `equivalent` names what the tests lack to find it; such a mutant has failed.
+changes only), and `breaks` is a part of the sentence by which the simulator has to find it, or several with `or` between (planted
+changes, each of which has it): the promise that it stands for. `hole` instead of `equivalent` names what the tests lack to find it; such a mutant has failed.
 """
 import dataclasses
 import pathlib
@@ -52,6 +54,7 @@ class Mutant:
     hole: str = ""
     seeds: str = ""
     switch: str = ""
+    breaks: str = ""
 
     def files(self):
         return list(dict.fromkeys(edit.file for edit in self.edits))
@@ -93,7 +96,7 @@ def read_block(lines, where):
         elif key in ("-", "+") and m.edits:
             if value:
                 (m.edits[-1].old if key == "-" else m.edits[-1].new).append(value)
-        elif key in ("rule", "equivalent", "hole", "seeds") and value and not getattr(m, key):
+        elif key in ("rule", "equivalent", "hole", "seeds", "breaks") and value and not getattr(m, key):
             setattr(m, key, value)
         elif key == "with" and value and not m.switch:
             m.switch = value

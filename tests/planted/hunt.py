@@ -9,6 +9,11 @@ CPU_SECONDS = 300  # several times what a chunk takes; a seed that never ends is
 FAILED = re.compile(r"^FAILED seed (\d+) .*\n.*\n  (.*)$", re.M)
 
 
+def is_broken(breaks, violation):
+    """One of what `breaks` names; that the program died counts only where it says so."""
+    return any(part in violation for part in breaks.split(" or ") if part == "died" or "died" not in violation)
+
+
 class Hunt:
     def __init__(self, program):
         self.program = program
@@ -22,13 +27,16 @@ class Hunt:
             return int(failed[1]), failed[2].strip()
         return (first, "the simulator died") if status else None
 
-    def find(self, name, seeds, switches=""):
-        """The first seed up to `seeds` that only the change breaks, and how it does."""
-        at = 1
+    def find(self, name, seeds, switches, breaks):
+        """The first seed up to `seeds` that only the change breaks, as it should, and how; and the first that it breaks in another
+        way, which shows nothing of the promise that it stands for."""
+        at, other = 1, None
         while at <= seeds:
             last = min(at + CHUNK - 1, seeds)
             found = self.first_failed(name, at, last, switches)
-            if found and not self.first_failed("", found[0], found[0], switches):
-                return found
+            if found and not is_broken(breaks, found[1]):
+                other = other or found
+            elif found and not self.first_failed("", found[0], found[0], switches):
+                return found, other
             at = (found[0] if found else last) + 1
-        return None
+        return None, other

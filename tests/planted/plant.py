@@ -20,6 +20,7 @@ def problems(changes, root):
     wrong = [f"{m.where}: {m.id}: {problem}" for m in changes if (problem := m.problem(root))]
     wrong += mutant.repeated(changes)
     known = {m.id for m in changes}
+    wrong += [f"{m.where}: {m.id}: it does not say what it breaks" for m in changes if not m.breaks]
     for m in changes:
         wrong += [f"{m.where}: {m.id}: nothing is planted under the name {name}" for name in names_in(m) - known]
         if m.id not in names_in(m):
