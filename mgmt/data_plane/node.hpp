@@ -134,6 +134,7 @@ class Node final : public PairUser {
   void attach_missing(const ApplyPtr& apply);
   void begin_attach(const ApplyPtr& apply, const VolumeSpec& spec);
   void use_spec(Volume& volume, const VolumeSpec& spec);
+  void set_write_cache(const VolumeSpec& spec);
   void use_mirrored(const ApplyPtr& apply, const VolumeSpec& spec);
   void attach_mirrored(const ApplyPtr& apply, const VolumeSpec& spec);
   void attach_unmirrored(const ApplyPtr& apply, const VolumeSpec& spec);

@@ -216,23 +216,39 @@ void Node::use_spec(Volume& volume, const VolumeSpec& spec) {
   const auto& now = unit->settings();
   if (settings.paired == now.paired && settings.target_name == now.target_name) return;
   const std::uint64_t size = unit->blocks() * unit->block_size();
+  const bool write_cache = unit->write_cache();
   unit = std::make_shared<iscsi_target::LogicalUnit>(*volume.disk, settings);
   unit->set_name(spec.name);
   unit->set_capacity(size);
-  unit->set_use(spec.read_only, spec.write_cache);
+  unit->set_use(spec.read_only, write_cache);
 }
 
-/// Initiators are told that nothing is cached when that is so.
+/// Initiators are told that nothing is cached when that is so, however late: with a volume that serves nobody it is not
+/// known, and nobody waits for it.
+void Node::set_write_cache(const VolumeSpec& spec) {
+  pair_->ask<bool>(
+      spec.shard,
+      [id = spec.id, on = spec.write_cache](PairShard& shard, engine::Callback<bool> done) {
+        shard.node().set_write_cache(id, on, [done = std::move(done)]() mutable { done(true); });
+      },
+      [this, id = spec.id, on = spec.write_cache](bool) {
+        const auto volume = volumes_.find(id);
+        if (volume == volumes_.end() || volume->second->spec.write_cache != on) return;
+        volume->second->unit->set_use(volume->second->unit->read_only(), on);
+      });
+}
+
 void Node::use_mirrored(const ApplyPtr& apply, const VolumeSpec& spec) {
+  set_write_cache(spec);
   pair_->ask<bool>(
       spec.shard,
       [&spec](PairShard& shard, engine::Callback<bool> done) {
-        shard.node().set_write_cache(spec.id, spec.write_cache);
         shard.node().want_size(spec.id, spec.size);
         done(true);
       },
       [this, apply, &spec](bool) {
-        volumes_.at(spec.id)->unit->set_use(spec.read_only, spec.write_cache);
+        auto& unit = *volumes_.at(spec.id)->unit;
+        unit.set_use(spec.read_only, unit.write_cache());
         grow_attached(apply, spec);
       });
 }

@@ -18,6 +18,8 @@ Completions::~Completions() {
 Parent& Completions::begin(DiskRequest& request) {
   Parent& parent = parents_.make();
   parent.request = &request;
+  parent.turn = turn_;
+  ++under_way_[turn_];
   request.holder = &parent;
   return parent;
 }
@@ -27,6 +29,7 @@ void Completions::give_back(Parent& parent) {
   if (--parent.pieces) return;
   DiskRequest& request = *parent.request;
   request.holder = nullptr;
+  --under_way_[parent.turn];
   parents_.destroy(parent);
   conclude(request);
 }

@@ -4,6 +4,8 @@
 //
 // Requires: an operation that is given here is in no list. Callers: the parts that carry operations out; front alone
 // takes out again what is held.
+#include <array>
+
 #include "replication/core/forward_entries.hpp"
 #include "replication/core/lu_state_in_force.hpp"
 #include "replication/core/operations.hpp"
@@ -38,6 +40,9 @@ class Completions {
   void answer_withheld();
   /// How long operations take is told there from now on; null: nowhere.
   void measure(ResyncGovernor* governor) { governor_ = governor; }
+  /// No request is under way that began before the last turn; one turn at a time.
+  [[nodiscard]] bool earlier_are_over() const { return under_way_[1 - turn_] == 0; }
+  void begin_turn() { turn_ = 1 - turn_; }
   [[nodiscard]] bool holds_something() const { return !held.empty(); }
   [[nodiscard]] bool idle() const { return parents_.in_use() == 0 && !withheld_; }
 
@@ -53,6 +58,8 @@ class Completions {
   ForwardEntries& entries_;
   ResyncGovernor* governor_ = nullptr;  ///< while a resync is under way
   Pool<Parent> parents_;
+  unsigned turn_ = 0;
+  std::array<std::size_t, 2> under_way_{};   ///< by the turn that they began in
   engine::DiskRequest* withheld_ = nullptr;  ///< failed while the sessions are about to be closed
 };
 

@@ -127,10 +127,12 @@ void Membership::record_what_was_left() {
   });
 }
 
-void Membership::make_durable() {
-  if (closed() || store_.failed) return;
-  store_watch_.flush([this](std::error_code error) {
+void Membership::make_durable(engine::IoCallback done) {
+  if (closed()) return done(Errc::not_serving);
+  if (store_.failed) return done({});  // nothing of it counts
+  store_watch_.flush([this, done = std::move(done)](std::error_code error) mutable {
     if (error) store_.fail_flush(error);
+    done(error);
   });
 }
 

@@ -59,7 +59,8 @@ class Membership : ExchangeUser, StepsUser, PhasesUser, AloneUser, DriverUser, F
   void lose_lease() override;
 
   void look_again() { exchange(); }  ///< something that the partner should know changed
-  void make_durable();               ///< everything that the store was given; a failure is the store's
+  /// Everything that the store was given; a failure is the store's. A store that has failed owes nothing.
+  void make_durable(engine::IoCallback done);
 
   void on_equal();                 ///< the sequencer says that nothing differs any more
   void join() { driver_.join(); }  ///< the target is equal: {A,B}

@@ -57,7 +57,8 @@ Mirror::Mirror(const NodeSettings& settings, NodeSeams& seams, Partner& partner,
                    .lu = lu_,
                    .front = front_,
                    .changed = notices_.changed,
-                   .close_sessions = notices_.close_sessions}) {}
+                   .close_sessions = notices_.close_sessions}),
+      write_cache_(store_, completions_, front_, membership_) {}
 
 /// The process ends, perhaps in the middle of everything: no lock is handed on to anybody.
 Mirror::~Mirror() { store_.locks.forget_all(); }
@@ -72,12 +73,6 @@ void Mirror::cancel(engine::DiskRequest& request) { front_.cancel(request); }
 
 void Mirror::set_state_listener(std::shared_ptr<scsi::LuStateListener> listener) {
   lu_.set_listener(std::move(listener));
-}
-
-void Mirror::set_write_cache(bool on) {
-  const bool was = std::exchange(store_.info.write_cache, on);
-  store_.was_cached |= on;
-  if (was && !on) membership_.make_durable();
 }
 
 VolumeStatus Mirror::status() const {

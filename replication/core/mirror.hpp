@@ -25,6 +25,7 @@
 #include "replication/core/space.hpp"
 #include "replication/core/standing.hpp"
 #include "replication/core/witnessing.hpp"
+#include "replication/core/write_cache_switch.hpp"
 
 namespace lockstep::replication {
 
@@ -62,8 +63,11 @@ class Mirror final : public engine::Disk,
   void look_at_witness_again() { witnessing_.look_again(); }
   [[nodiscard]] VolumeStatus status() const;
   void take(std::uint64_t session, InboundRequest& request, const Message& message);
-  /// From now on; when it is put off, what this store holds unflushed is made durable.
-  void set_write_cache(bool on);
+  void set_write_cache(bool on, engine::Callback<> told) { write_cache_.set(on, std::move(told)); }
+  void tick() {
+    membership_.tick();
+    write_cache_.tick();
+  }
 
  private:
   void on_store_failed() override { membership_.on_store_failed(); }
@@ -117,6 +121,7 @@ class Mirror final : public engine::Disk,
   ForwardServer forward_server_;
   ReadRepair read_repair_;
   Membership membership_;
+  WriteCacheSwitch write_cache_;
 };
 
 }  // namespace lockstep::replication

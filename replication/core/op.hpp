@@ -28,6 +28,7 @@ struct Parent {
   Receipt receipt{};
   unsigned pieces = 0;
   bool cancelled = false;  ///< its submitter gave it up: nothing of it is started, or held, any more
+  unsigned turn = 0;       ///< that it began in (completions.hpp)
 };
 
 /// How much longer a store may take than for an ordinary operation: one without a quick way to zero writes the range.

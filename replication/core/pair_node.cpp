@@ -135,9 +135,9 @@ struct PairNode::Impl final : PartnerUser {
   void tick() {
     partner.watch_own_clock(seams.clock.now());
     partner.check();
-    for_each([](Mirror& m) { m.membership().tick(); });
+    for_each([](Mirror& m) { m.tick(); });
     end_draining();
-    for (std::size_t i = 0; i < closing.size(); ++i) closing[i].mirror->membership().tick();
+    for (std::size_t i = 0; i < closing.size(); ++i) closing[i].mirror->tick();
     std::erase_if(closing, [](const Closing& c) { return c.may_go && c.mirror->membership().is_over(); });
     tick_timer = seams.clock.call_after(settings.heartbeat_interval / 10, [this] { tick(); });
   }
@@ -346,8 +346,8 @@ void PairNode::set_resync_rates(std::uint64_t floor, std::uint64_t ceiling) {
   impl_->settings.resync_ceiling = ceiling;
 }
 
-void PairNode::set_write_cache(const Uuid& volume, bool on) {
-  if (Mirror* mirror = impl_->find(volume)) mirror->set_write_cache(on);
+void PairNode::set_write_cache(const Uuid& volume, bool on, engine::Callback<> told) {
+  if (Mirror* mirror = impl_->find(volume)) mirror->set_write_cache(on, std::move(told));
 }
 
 void PairNode::look_at_witness_again() {

@@ -80,8 +80,9 @@ class PairNode final : public LinkEvents {
   /// Bytes a second, of all volumes together; a ceiling of 0: none. Counts from the next region on.
   void set_resync_rates(std::uint64_t floor, std::uint64_t ceiling);
 
-  /// Put on or off while the volume is in use; off makes durable what was not.
-  void set_write_cache(const engine::Uuid& volume, bool on);
+  /// Put on or off while the volume is in use; off makes durable what was not. `told`: hosts may be told so, perhaps
+  /// from inside the call; not before there is nothing left of what was answered and not durable, on either node.
+  void set_write_cache(const engine::Uuid& volume, bool on, engine::Callback<> told);
 
   /// The seam's witness is another one now: it is told of each volume's epoch at once, rather than at the next look.
   void look_at_witness_again();

@@ -212,8 +212,10 @@ class PairProgram final : public Program, public replication::NodeObserver {
     }
     return all;
   }
-  void set_write_cache(unsigned volume, bool on) override {
-    with(volume, [id = id_of(volume), on](PairNode& node) { node.set_write_cache(id, on); });
+  void set_write_cache(unsigned volume, bool on, std::function<void()> told) override {
+    with(volume, [id = id_of(volume), on, told = std::move(told)](PairNode& node) {
+      node.set_write_cache(id, on, [told] { told(); });
+    });
   }
 
   void force_solo(unsigned volume, bool accept_inconsistent, Said done) override {

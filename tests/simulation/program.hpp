@@ -120,7 +120,11 @@ class Program {
   virtual void want_arbiter(unsigned volume, replication::ArbiterWish wish) { (void)volume, (void)wish; }
   virtual void set_lease(Nanos lease, Nanos other) { (void)lease, (void)other; }
   [[nodiscard]] virtual replication::PairNode::LeaseStatus lease() { return {}; }
-  virtual void set_write_cache(unsigned volume, bool on) { (void)volume, (void)on; }
+  /// `told`: hosts may be, that it is as was said.
+  virtual void set_write_cache(
+      unsigned volume, bool on, std::function<void()> told = [] {}) {
+    (void)volume, (void)on, (void)told;
+  }
   /// An operator's words on a volume in trouble; only of kinds that have a partner.
   virtual void force_solo(unsigned volume, bool accept_inconsistent, Said done) {
     (void)volume, (void)accept_inconsistent;

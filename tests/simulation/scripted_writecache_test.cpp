@@ -1,5 +1,6 @@
 // A volume's write cache: what a flush promises when the cache was put off meanwhile, and what a failed flush leaves.
 #include <algorithm>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -83,6 +84,63 @@ TEST(WriteCache, AFlushAfterItWasPutOffCoversWhatWasOnItsWayThen) {
     ASSERT_TRUE(lose_power_together(pair));
     EXPECT_EQ(pair.value_at(through, 8), 7);
   }
+}
+
+/// Hosts that are told so send no flush any more.
+TEST(WriteCache, IsSaidToBeOffWhenWhatWasAcknowledgedIsDurableOnBoth) {
+  for (const auto side : {kA, kB}) {
+    ScriptedPair pair(pair_program(), [](Scenario& s) {
+      cached(s);
+      s.clean_after = 1000 * kSecond;
+    });
+    for (std::uint64_t block = 0; block < 8; ++block) ASSERT_FALSE(pair.written(side, block, 7));
+    auto& write = pair.write(side, 3, 9);  // its region is dirty, and it is begun as a cached one
+    bool told = false, was_done = false;
+    std::vector<int> stable;
+    pair.host(side).program()->set_write_cache(0, false, [&] {
+      told = true;
+      was_done = write.done;
+      for (const auto node : {kA, kB}) {
+        for (const std::uint64_t block : {0, 3, 7}) stable.push_back(stable_value(pair, node, block));
+      }
+    });
+    ASSERT_TRUE(pair.wait_for([&] { return told && write.done; }));
+    EXPECT_TRUE(was_done);
+    EXPECT_EQ(stable, (std::vector{7, 9, 7, 7, 9, 7}));
+  }
+}
+
+/// The partner's store stands still, and all that waits is the word.
+TEST(WriteCache, IsNotSaidToBeOffBeforeThePartnerHasFlushed) {
+  for (const auto side : {kA, kB}) {
+    ScriptedPair pair(pair_program(), cached);
+    ASSERT_FALSE(pair.written(side, 8, 7));
+    hang(pair, other(side));
+    bool told = false;
+    pair.host(side).program()->set_write_cache(0, false, [&] { told = true; });
+    pair.run_for(2 * kSecond);
+    EXPECT_FALSE(told);
+    pair.mend(other(side));
+    pair.host(other(side)).data(0).release_hung();
+    EXPECT_TRUE(pair.wait_for([&] { return told; }));
+    for (const auto node : {kA, kB}) EXPECT_EQ(stable_value(pair, node, 8), 7);
+  }
+}
+
+TEST(WriteCache, IsNotSaidToBeOffWhereItWasPutOnAgain) {
+  ScriptedPair pair(pair_program(), cached);
+  ASSERT_FALSE(pair.written(kA, 8, 7));
+  hang(pair, kA);
+  int off = 0, on = 0;
+  pair.host(kA).program()->set_write_cache(0, false, [&] { ++off; });
+  pair.host(kA).program()->set_write_cache(0, true, [&] { ++on; });
+  pair.mend(kA);
+  pair.host(kA).data(0).release_hung();
+  pair.run_for(2 * kSecond);
+  EXPECT_EQ(off, 0);
+  EXPECT_EQ(on, 1);
+  pair.host(kA).program()->set_write_cache(0, false, [&] { ++off; });
+  EXPECT_TRUE(pair.wait_for([&] { return off == 1; }));
 }
 
 /// A power cut may take back a bit's clearing that is not flushed yet: only some of these worlds lose it for good.

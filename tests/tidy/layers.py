@@ -50,6 +50,7 @@ PARTS = (
     "step_parts",
     "epoch_driver epoch_follower giving_up",
     "membership",
+    "write_cache_switch",
     "mirror",
     "pair_node",
 )

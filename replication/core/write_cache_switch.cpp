@@ -1,0 +1,61 @@
+#include "replication/core/write_cache_switch.hpp"
+
+#include <utility>
+
+#include "replication/core/marks.hpp"
+
+namespace lockstep::replication {
+
+void WriteCacheSwitch::set(bool on, engine::Callback<> told) {
+  const bool was = std::exchange(store_.info.write_cache, on);
+  store_.was_cached |= on;
+  if (on) {
+    told_.clear();
+    again_ = stage_ == Stage::flushing;
+    if (!again_) stage_ = Stage::settled;
+    return told();
+  }
+  if (!was && stage_ == Stage::settled) return told();
+  told_.push_back(std::move(told));
+  if (stage_ == Stage::settled) stage_ = Stage::waits_for_turn;
+  tick();
+}
+
+void WriteCacheSwitch::tick() {
+  if (stage_ == Stage::waits_for_turn && completions_.earlier_are_over()) {
+    completions_.begin_turn();
+    stage_ = Stage::waits_for_earlier;
+  }
+  if (stage_ == Stage::waits_for_earlier && completions_.earlier_are_over()) flush();
+}
+
+/// This store by itself, too: the node that orders may be another process by now, and know of nothing that was cached.
+void WriteCacheSwitch::flush() {
+  stage_ = Stage::flushing;
+  membership_.make_durable([this](std::error_code error) { error ? end_flush(false) : flush_both(); });
+}
+
+void WriteCacheSwitch::flush_both() {
+  request_ = {};
+  request_.opcode = engine::DiskOpcode::flush;
+  request_.owner = this;
+  request_.done = &WriteCacheSwitch::on_flushed;
+  front_.submit(request_);
+}
+
+void WriteCacheSwitch::on_flushed(engine::DiskRequest& request) {
+  static_cast<WriteCacheSwitch*>(request.owner)->end_flush(!request.status);
+}
+
+void WriteCacheSwitch::end_flush(bool good) {
+  if (std::exchange(again_, false)) {
+    stage_ = store_.info.write_cache ? Stage::settled : Stage::waits_for_turn;
+    return;
+  }
+  stage_ = good ? Stage::settled : Stage::waits_for_earlier;
+  if (!good) return;
+  mark<"write_cache.off_and_flushed">();
+  for (auto& told : std::exchange(told_, {})) told();
+}
+
+}  // namespace lockstep::replication

@@ -1,0 +1,47 @@
+#pragma once
+// A volume's write cache, put on and off in use. Hosts may be told that it is off when nothing that was acknowledged to
+// this node's is cached any more, in either store: what was under way then is over, and all was flushed after that.
+//
+// Callers: the mirror, for the operator's word, and with each tick.
+#include <vector>
+
+#include "replication/core/completions.hpp"
+#include "replication/core/front.hpp"
+#include "replication/core/local_store.hpp"
+#include "replication/core/membership.hpp"
+
+namespace lockstep::replication {
+
+class WriteCacheSwitch {
+ public:
+  WriteCacheSwitch(LocalStore& store, Completions& completions, Front& front, Membership& membership)
+      : store_(store), completions_(completions), front_(front), membership_(membership) {}
+
+  /// From now on. `told`: hosts may be, perhaps from inside the call; never, where it is put on again before.
+  void set(bool on, engine::Callback<> told);
+  /// A flush that could not be had is tried again.
+  void tick();
+
+ private:
+  enum class Stage : std::uint8_t {
+    settled,
+    waits_for_turn,     ///< an earlier switch's requests are under way
+    waits_for_earlier,  ///< those that began before this one are
+    flushing,           ///< this store, and then both
+  };
+  void flush();
+  void flush_both();
+  static void on_flushed(engine::DiskRequest& request);
+  void end_flush(bool good);
+
+  LocalStore& store_;
+  Completions& completions_;
+  Front& front_;
+  Membership& membership_;
+  Stage stage_ = Stage::settled;
+  bool again_ = false;  ///< it was switched during a flush: another one counts
+  engine::DiskRequest request_;
+  std::vector<engine::Callback<>> told_;
+};
+
+}  // namespace lockstep::replication
