@@ -192,6 +192,10 @@ void IserTransfers::add_response_data(SessionCommand& command, iscsi::OutPdu& st
   if (command.data_prefix.empty() || command.sense_length != 0) return;
   command.copied.insert(command.copied.begin(), 2, std::byte{0});
   const bool has_data = goes_with_status(command);
+  if (has_data && !transport_.is_protected_rdma()) {
+    auto& copied = transport_.figures().copied;  // since the prefix lies in no arena
+    (command.is_control ? copied.control : copied.bounce) += command.data.size();
+  }
   status.set_data(command.copied, has_data ? command.data : std::span<const std::byte>{});
 }
 

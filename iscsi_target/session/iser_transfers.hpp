@@ -38,7 +38,7 @@ class IserTransfers final : public Transfers, private iser::Mover {
   [[nodiscard]] bool seal(SessionCommand& command);
   [[nodiscard]] static std::span<const std::byte> small_data(const SessionCommand& command);
   [[nodiscard]] static bool goes_with_status(const SessionCommand& command);
-  static void add_response_data(SessionCommand& command, iscsi::OutPdu& status);
+  void add_response_data(SessionCommand& command, iscsi::OutPdu& status);
 
   iser::Transport& transport_;
   Session* session_ = nullptr;

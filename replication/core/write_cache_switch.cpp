@@ -26,7 +26,8 @@ void WriteCacheSwitch::tick() {
     completions_.begin_turn();
     stage_ = Stage::waits_for_earlier;
   }
-  if (stage_ == Stage::waits_for_earlier && completions_.earlier_are_over()) flush();
+  // Where nothing is served a flush of both is not to be had, and each try would be one of this store for nothing.
+  if (stage_ == Stage::waits_for_earlier && completions_.earlier_are_over() && membership_.serving()) flush();
 }
 
 /// This store by itself, too: the node that orders may be another process by now, and know of nothing that was cached.

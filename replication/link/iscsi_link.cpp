@@ -44,7 +44,7 @@ struct IscsiLink::Impl final : LinkSessionOwner {
   bool at_once = false;  ///< the session is given up for another, which need not wait
   TimePoint up_since;
   std::uint64_t heard = 0;
-  TimePoint heard_at;
+  TimePoint heard_at, looked_at;
 
   LinkTaskList waiting_tasks;
   LinkTaskList waiting_ahead;  ///< before all of these
@@ -159,7 +159,7 @@ struct IscsiLink::Impl final : LinkSessionOwner {
     state = State::up;
     turn = 0;
     problem.clear();
-    up_since = heard_at = reactor.now();
+    up_since = heard_at = looked_at = reactor.now();
     heard = session->heard();
     watch_over();
     events->on_link_up();
@@ -173,11 +173,18 @@ struct IscsiLink::Impl final : LinkSessionOwner {
 
   // ---- silence ----
 
+  /// This program stood still: what has come meanwhile waits in its sockets, unread.
+  void forgive_own_gap(TimePoint now) {
+    const auto gap = now - std::exchange(looked_at, now);
+    if (gap > settings.ping_after) heard_at = std::min(heard_at + gap, now);
+  }
+
   void watch_over() {
     watch = reactor.call_after(settings.ping_after / 2, [this] {
       watch = engine::TimerId::none;
       if (state != State::up) return;
       const TimePoint now = reactor.now();
+      forgive_own_gap(now);
       if (session->heard() != heard) {
         heard = session->heard();
         heard_at = now;

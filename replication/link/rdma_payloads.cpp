@@ -67,6 +67,14 @@ void RdmaPayloads::count_copy(const LinkTask& task, std::size_t bytes) {
   (moves_blocks(task) ? copied.bounce : copied.control) += bytes;
 }
 
+// The transport took it for control, since it knows no blocks.
+void RdmaPayloads::count_handed_over(const LinkTask& task, std::size_t bytes) {
+  if (!moves_blocks(task)) return;
+  auto& copied = transport_.figures().copied;
+  copied.control -= bytes;
+  copied.bounce += bytes;
+}
+
 std::span<const std::byte> RdmaPayloads::outgoing(LinkTask& task, iscsi::OutPdu& command) {
   const bool goes_with_it = transport_.is_protected_rdma() && !is_read(task);
   if (!task.copy_out || goes_with_it) return task.payload_out;
@@ -97,6 +105,8 @@ bool RdmaPayloads::take_answer(LinkTask& task, std::span<const std::byte> beside
   const std::size_t size = task.answer.payload;
   if (size > task.payload_in.size() || beside.size() != (is_written(task) ? 0 : size)) return false;
   engine::copy_bytes(beside, task.payload_in);
+  count_handed_over(task, beside.size());
+  count_copy(task, beside.size());
   task.seal_in = transport_.tagged().seal;
   return true;
 }

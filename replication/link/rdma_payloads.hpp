@@ -85,6 +85,7 @@ class RdmaPayloads final : public iser::Mover {
 
   [[nodiscard]] bool is_read(const LinkTask& task) const { return task.payload_out.size() > sizes_.with_request; }
   [[nodiscard]] bool is_written(const LinkTask& task) const { return task.payload_in.size() > sizes_.with_answer; }
+  void count_handed_over(const LinkTask& task, std::size_t bytes);
   void count_copy(const LinkTask& task, std::size_t bytes);
   [[nodiscard]] bool copy_out(LinkTask& task);
   [[nodiscard]] bool copy_in(LinkTask& task);

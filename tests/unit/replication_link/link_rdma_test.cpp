@@ -43,6 +43,28 @@ TEST_F(PlainLinkOverRdma, CopiesNothingOfWhatLiesInRegisteredMemory) {
   EXPECT_EQ(run([this] { return here_.figures.copied.ahs; }), 0u);
 }
 
+/// With room for no more than fits, a read's answer brings its blocks with it.
+TEST_F(PlainLinkOverRdma, CountsTheBlocksOfAShortAnswerThatAreCopiedAsSuch) {
+  constexpr std::size_t kSome = 2048;
+  Message read;
+  read.type = MessageType::fetch;
+  const auto header = encode(read);
+  engine::Buffer out = here_.data.allocate(kSome);
+  ASSERT_TRUE(out);
+  std::vector<std::byte> in(kSome);
+  const auto copied = [this] {
+    return run([this] { return std::array{here_.figures.copied, there_.figures.copied}; });
+  };
+  const auto before = copied();
+  std::atomic<bool> done = false;
+  run([&, this] { link_->send(header, out.span(), in, [&](const auto& result) { done = result.has_value(); }); });
+  ASSERT_TRUE(eventually([&] { return done.load(); }));
+  const auto after = copied();
+  EXPECT_EQ(after[0].bounce - before[0].bounce, 2 * kSome) << "out of the message, and to where it is wanted";
+  EXPECT_EQ(after[1].bounce - before[1].bounce, kSome) << "into the message";
+  EXPECT_LT(after[0].control - before[0].control, kSome);
+}
+
 TEST_F(LateNewsOverRdma, ARequestIsOverWhenItIsSentAndItsWindowsAreShut) {
   constexpr int kRequests = 1000;
   // One after the other: none waits for what is told of those before it.

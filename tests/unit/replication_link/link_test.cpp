@@ -328,6 +328,41 @@ TEST_F(PartnerLink, NoticesASilentPartnerWithinItsTimeAndSaysSo) {
   other.join();
 }
 
+/// What has come meanwhile waits in its sockets, unread.
+TEST_F(PartnerLink, TakesItsOwnStandstillForNoSilenceOfThePartner) {
+  connect();
+  run([this] { link_.reset(); });
+  engine::Reactor other;
+  other.start();
+  Node watcher;
+  std::unique_ptr<IscsiLink> lonely;
+  engine::SystemRandom random;
+  const auto on_other = [&](auto work) {
+    std::promise<void> done;
+    other.post([&] {
+      work();
+      done.set_value();
+    });
+    done.get_future().get();
+  };
+  on_other([&] {
+    lonely = std::make_unique<IscsiLink>(other, random, settings());
+    lonely->start(watcher);
+  });
+  const auto events = [&] {
+    std::vector<std::string> all;
+    on_other([&] { all = watcher.events; });
+    return all;
+  };
+  while (events().empty()) std::this_thread::yield();
+  on_other([] { std::this_thread::sleep_for(1300ms); });  // it stands still
+  std::this_thread::sleep_for(500ms);                     // … and looks around, several times
+  EXPECT_EQ(events(), std::vector<std::string>{"up"});
+  on_other([&] { lonely.reset(); });
+  other.stop();
+  other.join();
+}
+
 TEST_F(PartnerLink, StaysUpWhileAnAnswerTakesLong) {
   connect();
   run([this] { partner_.answering = false; });

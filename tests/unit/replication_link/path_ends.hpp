@@ -46,7 +46,7 @@ class Hearing : public LinkEvents {
   void on_inbound_up(std::uint64_t) override { ++ups; }
   void on_inbound_down(std::uint64_t) override { ++downs; }
   void on_request(std::uint64_t, InboundRequest& request) override {
-    seen.push_back(std::stoi(text_of(request.header())));
+    if (!moves_blocks(request.header())) seen.push_back(std::stoi(text_of(request.header())));
     held.push_back(&request);
     if (answering) answer_held();
   }
