@@ -12,6 +12,8 @@ using namespace test;
 struct Measuring : WayOut {
   void SetUp() override {
     start_and_join(1);
+    pass(1100ms);
+    path().answer_proof();  // what the link sends by itself is a measurement, too
     measurement = std::make_unique<PathMeasurement>(clock, *link, slot(0),
                                                     [this](const PathMeasured& found) { measured = found; });
     clock.advance(0ms);
