@@ -45,6 +45,8 @@ Nemesis::Nemesis(World& world, SimRandom random) : world_(world), random_(random
                                           {f.replace, Fault::replace},
                                           {f.force, Fault::force},
                                           {f.give_up, Fault::give_up},
+                                          {f.two_orders, Fault::two_orders},
+                                          {f.two_orders, Fault::two_orders},
                                           {f.write_cache, Fault::write_cache},
                                           {f.dies_twice, Fault::dies_twice},
                                           {f.two_at_once, Fault::two_at_once},

@@ -1,6 +1,7 @@
 #pragma once
 // Breaks things, with pauses, in the ways that the scenario knows; and heals everything at the end.
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -30,6 +31,8 @@ class Nemesis {
   void powered_off(Host& host) { end(host, Host::End::power_cut); }
   /// What operators ordered may still be under way until then.
   [[nodiscard]] Nanos ordered_until() const { return ordered_until_; }
+  /// Each was answered.
+  [[nodiscard]] bool orders_ended() const;
   /// Called now and then after heal(): starts what is down, restarts what needs a restart to come back.
   void nurse();
 
@@ -63,6 +66,7 @@ class Nemesis {
     replace,
     force,
     give_up,
+    two_orders,
     write_cache,
     dies_twice,
     two_at_once,
@@ -95,6 +99,7 @@ class Nemesis {
   static void on_mend_shard_link(void* self, std::uint64_t shard_and_side);
   static void on_mend_path(void* self, std::uint64_t path_and_side);
   static void on_force(void* self, std::uint64_t how);
+  static void on_second_order(void* self, std::uint64_t volume_and_side);
   static void on_keep_second(void* self, std::uint64_t side);
   static void on_witness_fast(void* self, std::uint64_t side);
   static void on_cache_off(void* self, std::uint64_t volume);
@@ -137,6 +142,9 @@ class Nemesis {
   void force_an_old_copy(Host& host, Nanos before);
   void go_on_with_an_old_copy(Host& host, unsigned volume);
   void give_up(Host& host);
+  void two_orders(Host& host);
+  void give_order(Host& host, unsigned volume);
+  [[nodiscard]] Program::Said answer_of(const Host& host);
   [[nodiscard]] bool grew_in_the_dark(Host& host, unsigned volume);
   void give_up_a_split(Host& host, unsigned volume);
   void write_cache();
@@ -179,6 +187,12 @@ class Nemesis {
   const Host* restored_ = nullptr;            ///< whose disks an operator replaced by those of an earlier day
   bool keeping_ = false, both_kept_ = false;  ///< snapshots of both machines
   bool both_restored_ = false;                ///< … to which an operator has set them back
+  struct Order {
+    engine::NodeSide side;
+    std::uint64_t life;  ///< of the process that was told
+  };
+  std::map<std::uint64_t, Order> orders_;  ///< of two_orders, that have no answer yet
+  std::uint64_t last_order_ = 0;
   Nanos ordered_until_ = 0;
   std::optional<SimWitness::Snapshot> witness_then_;
   std::uint64_t detached_in_[2] = {};  ///< the life of each node in which it was ordered to

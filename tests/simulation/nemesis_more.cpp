@@ -45,6 +45,8 @@ void Nemesis::commit_more(Fault fault, Host& host) {
       return force(host);
     case Fault::give_up:
       return give_up(host);
+    case Fault::two_orders:
+      return two_orders(host);
     case Fault::write_cache:
       return write_cache();
     case Fault::dies_twice:

@@ -48,6 +48,7 @@ struct FaultKinds {
   bool force = false;         ///< an operator says that the partner is gone for good; it may not be
   bool replace = false;       ///< an operator has a new copy made in the place of one whose partner goes on alone
   bool give_up = false;       ///< an operator has a replica give up its changes, also when there is nothing to give up
+  bool two_orders = false;    ///< operators order another thing before the first one has ended
   bool write_cache = false;   ///< an operator puts it on and off
   bool bad_sectors = false;   ///< a disk loses some for good, until they are written; mostly as both nodes start
   bool dies_twice = false;    ///< a process dies, and soon after the next one runs, its machine loses power

@@ -18,6 +18,7 @@ constexpr std::uint64_t kWithoutMemory = 4'000'000;
 constexpr std::uint64_t kWithoutFullPool = 5'000'000;
 constexpr std::uint64_t kWithoutCached = 6'000'000;
 constexpr std::uint64_t kWithoutRevertBoth = 7'000'000;
+constexpr std::uint64_t kWithoutTwoOrders = 8'000'000;
 
 std::uint64_t stream_of(const Scenario& scenario, std::string_view name) {
   return scenario.seed ^ hash_bytes(std::as_bytes(std::span(name)));
@@ -157,6 +158,7 @@ const std::vector<Switch>& switches() {
       {"force", [](Scenario& s) -> bool& { return s.faults.force; }, 120'000, true},
       {"replace", [](Scenario& s) -> bool& { return s.faults.replace; }, 150'000, true},
       {"give_up", [](Scenario& s) -> bool& { return s.faults.give_up; }, 150'000, true},
+      {"two_orders", [](Scenario& s) -> bool& { return s.faults.two_orders; }, 150'000, true},
       {"witness_slow", [](Scenario& s) -> bool& { return s.faults.witness_slow; }, 200'000, true},
       {"witness_set_back", [](Scenario& s) -> bool& { return s.faults.witness_set_back; }, 150'000, true},
       {"witness_emptied", [](Scenario& s) -> bool& { return s.faults.witness_emptied; }, 120'000, true},
@@ -204,6 +206,7 @@ void draw_switches(Scenario& scenario, const SwitchOrders& orders) {
   scenario.faults.memory &= scenario.seed > kWithoutMemory;
   scenario.faults.pool_full &= scenario.seed > kWithoutFullPool;
   scenario.cached &= scenario.seed > kWithoutCached;
+  scenario.faults.two_orders &= scenario.seed > kWithoutTwoOrders;
   scenario.faults.revert_both &= scenario.seed > kWithoutRevertBoth;
   settle_switches(scenario, orders);
   // What an old copy lacks is judged without what caches lose.

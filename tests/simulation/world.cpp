@@ -197,6 +197,7 @@ void World::settle() {
     run_until(scheduler.now() + 250 * kMillisecond);
     if (idle()) operations_left = 0;
     bool over = operations_left == 0 && idle() && scheduler.now() >= nemesis->ordered_until();
+    over &= nemesis->orders_ended();
     // Time for both to notice what became of their witness.
     const auto& f = scenario.faults;
     const bool witness_changes = f.witness_set_back || f.witness_emptied || f.witness_overwritten;
@@ -242,6 +243,7 @@ void World::explain_no_sync() {
   for (const auto& initiator : initiators) {
     if (!initiator->idle()) text += " an initiator waits;";
   }
+  if (!nemesis->orders_ended()) text += " an operator's order has no answer;";
   if (!lease_changer->satisfied()) text += " the lease is being changed;";
   verdict.fail(text);
 }
