@@ -51,20 +51,29 @@ void give_up(const CreatingPtr& creating, Error error) { finish(creating, std::u
 
 Error refused(std::string message) { return {make_error_code(Errc::refused), std::move(message)}; }
 
+Error older_copy(const ReplicaCreate& request) {
+  return refused(request.data +
+                 " holds an older copy of this volume. Move it away, or make the new copy in another folder; nothing "
+                 "was changed.");
+}
+
 /// An older copy that is found where the new one is to be knows of itself as a member: it is not taken for the new one.
 Result<void> check_same(const ReplicaCreate& request, const engine::MetadataArea& area) {
   const engine::VolumeIdentity& asked = request.identity;
   const engine::VolumeIdentity& there = area.identity();
-  if (!request.is_member() && area.epoch().members.contains(asked.owner)) {
-    return engine::fail(Errc::refused, request.data +
-                                           " holds an older copy of this volume. Move it away, or make the new copy in "
-                                           "another folder; nothing was changed.");
-  }
+  if (!request.is_member() && area.epoch().members.contains(asked.owner)) return std::unexpected(older_copy(request));
   const bool alike = there.key.has_value() == asked.key.has_value();
   if (alike && there.pair == asked.pair && there.size == asked.size && there.block_size == asked.block_size) return {};
   return engine::fail(Errc::refused, request.data + " holds a replica of the same volume made differently (pair " +
                                          there.pair.to_string() + ", " + std::to_string(there.size) + " bytes" +
                                          (there.key ? ", encrypted" : "") + "); nothing was changed.");
+}
+
+/// Of a copy that is to take another one's place, one of another epoch was left by an earlier attempt, and its map says
+/// what it lacked then: less than it lacks now. It was never a member (check_same()), so that nobody goes by it.
+bool is_left_over(const ReplicaCreate& request, const engine::MetadataArea& area) {
+  const engine::EpochRecord there = area.epoch();
+  return !request.is_member() && (there.id != request.epoch.id || there.number != request.epoch.number);
 }
 
 void format(const CreatingPtr& creating, bool known_zero, engine::Callback<> then) {
@@ -154,6 +163,14 @@ void create_in_files(const CreatingPtr& creating) {
                 });
 }
 
+void make_anew(const CreatingPtr& creating) {
+  creating->files([data = creating->request.data] { return take_back_data(data); },
+                  [creating](Result<void> nobodys) {
+                    if (!nobodys) return finish(creating, std::move(nobodys));
+                    create_from_drafts(creating, Metadata::is_ours);
+                  });
+}
+
 // ---- on a device ----
 
 /// A device is taken only if its first blocks and the place of the metadata are zeros: whatever is there may be dear.
@@ -198,8 +215,11 @@ void create_replica(engine::IoUring& ring, FileWorker files, const ReplicaCreate
                [creating, device](Result<OpenedReplica> there) {
                  if (there) {
                    auto same = check_same(creating->request, *there->area);
+                   const bool left_over = same && is_left_over(creating->request, *there->area);
                    there->area.reset();
                    there->stores = {};
+                   if (left_over && !device) return make_anew(creating);
+                   if (left_over) same = std::unexpected(older_copy(creating->request));
                    return finish(creating, std::move(same));
                  }
                  if (device) return create_on_device(creating);

@@ -17,12 +17,12 @@ Result<void> drop_files(const std::string& data, const std::string& path, Metada
   return engine::remove_draft(data);
 }
 
-namespace {
-
-Result<void> take_back_data(const std::string& path) {
-  if (auto removed = engine::remove_draft(path); !removed) return removed;
-  return engine::take_back(path);
+Result<void> take_back_data(const std::string& data) {
+  if (auto removed = engine::remove_draft(data); !removed) return removed;
+  return engine::take_back(data);
 }
+
+namespace {
 
 void clear_metadata(engine::Reactor& reactor, ReplicaStores opened, const engine::ArbiterSettings& arbiter,
                     Deleted done) {

@@ -40,5 +40,7 @@ void open_metadata(engine::IoUring& ring, const std::string& path, const engine:
 /// The draft of the data goes last, as it says that the metadata beside it is no replica's. Any thread; blocks.
 enum class Metadata { is_ours, is_a_draft };
 [[nodiscard]] engine::Result<void> drop_files(const std::string& data, const std::string& path, Metadata metadata);
+/// The beginning of every removal: the data is a draft from then on, and nobody's replica. Any thread; blocks.
+[[nodiscard]] engine::Result<void> take_back_data(const std::string& data);
 
 }  // namespace lockstep::data_plane

@@ -353,6 +353,38 @@ TEST_F(Replicas, MetadataWhoseDataIsNotThereIsNotTakenForAnUnfinishedReplica) {
   expect_refused_and_untouched();
 }
 
+/// Of a copy that is to take another one's place, what was left of an earlier attempt knows what it lacked then.
+TEST_F(Replicas, AnEarlierReplacementsLeftOverIsMadeAnewAndTheSameOneIsTaken) {
+  ReplicaCreate asked = creation();
+  asked.epoch.members = engine::MemberSet::only(engine::NodeSide::b);
+  asked.epoch.sequencer = engine::NodeSide::b;
+  ReplicaCreate earlier = asked;
+  earlier.epoch.id = uuid(49);
+  const auto data = [&] { return files().at("v.data"); };
+  const auto make = [&](const ReplicaCreate& request) {
+    return [request](Machine& machine) { ASSERT_TRUE(machine.create(request)); };
+  };
+  const std::string old(kMiB, 'x');
+  const auto left = [&](Machine& machine) {
+    make(earlier)(machine);
+    write("v.data", old);
+  };
+  const auto expect_made_anew_once = [&](const std::string& state) {
+    Machine machine;
+    const auto made = machine.create(asked);
+    ASSERT_TRUE(made) << state << ": " << made.error().message;
+    EXPECT_EQ(names(), "v.data v.meta ") << state;
+    EXPECT_TRUE(data() == std::string(kMiB, '\0')) << state;
+    EXPECT_TRUE(machine.open(asked)) << state;
+    write("v.data", old);
+    ASSERT_TRUE(machine.create(asked)) << state;
+    EXPECT_TRUE(data() == old) << "it is there already: " << state;
+  };
+  cut(1000000, left);
+  expect_made_anew_once("not cut");
+  EXPECT_GT(in_every_state_left_by(left, make(asked), expect_made_anew_once).size(), 2U);
+}
+
 TEST_F(Replicas, AFileThatIsNoReplicaIsNeitherOverwrittenNorRemoved) {
   write("v.data", "dear to somebody");
   expect_refused_and_untouched();
