@@ -26,8 +26,9 @@ void WriteCacheSwitch::tick() {
     completions_.begin_turn();
     stage_ = Stage::waits_for_earlier;
   }
-  // Where nothing is served a flush of both is not to be had, and each try would be one of this store for nothing.
-  if (stage_ == Stage::waits_for_earlier && completions_.earlier_are_over() && membership_.serving()) flush();
+  if (stage_ == Stage::waits_for_earlier && completions_.earlier_are_over()) return flush();
+  // Where nothing is served one of both is not to be had, and each try would be a flush of this store for nothing.
+  if (stage_ == Stage::waits_for_service && membership_.serving()) flush();
 }
 
 /// This store by itself, too: the node that orders may be another process by now, and know of nothing that was cached.
@@ -53,7 +54,7 @@ void WriteCacheSwitch::end_flush(bool good) {
     stage_ = store_.info.write_cache ? Stage::settled : Stage::waits_for_turn;
     return;
   }
-  stage_ = good ? Stage::settled : Stage::waits_for_earlier;
+  stage_ = good ? Stage::settled : Stage::waits_for_service;
   if (!good) return;
   mark<"write_cache.off_and_flushed">();
   for (auto& told : std::exchange(told_, {})) told();

@@ -28,6 +28,7 @@ class WriteCacheSwitch {
     waits_for_turn,     ///< an earlier switch's requests are under way
     waits_for_earlier,  ///< those that began before this one are
     flushing,           ///< this store, and then both
+    waits_for_service,  ///< a flush was not to be had
   };
   void flush();
   void flush_both();
