@@ -27,9 +27,8 @@ using records::Rules;
 //   9  a node may be reached at a second address: it lets nobody call from there, and calls there too late.
 //   9  one lease may be taking the place of another: it waits for the shorter one alone.
 //  10  the link may have several paths: it knows one, and drops the others.
-//  11  a volume may live in another shard than the first: it looks for it on the wrong link. A copy may not have been
-//  made
-//      yet: it forgets that one is owed. (Version 11 itself knew of the latter from the beginning.)
+//  11  a volume may live in another shard than the first: it looks for it on the wrong link. A copy may not have
+//      been made yet: it forgets that one is owed. (Version 11 itself knew of the latter from the beginning.)
 static_assert(kNewestDocument == 11);
 constexpr int kOldestVersion = 1;
 constexpr int kOldestWritten = 2;

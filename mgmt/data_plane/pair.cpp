@@ -320,11 +320,9 @@ std::string Pair::slow_witness() const {
 
 std::string Pair::open_witness() const {
   if (!witness_.takes_everybody()) return {};
-  return "The witness takes everybody: etcd's authentication is off, though the pair has a user for it. Whoever "
-         "reaches it "
-         "can stop I/O when a node fails. Run `lockstep-witness setup` on its machine, or switch it on in an etcd of "
-         "your "
-         "own.";
+  return "The witness takes everybody: etcd's authentication is off, though the pair has a user for it. "
+         "Whoever reaches it can stop I/O when a node fails. Run `lockstep-witness setup` on its machine, "
+         "or switch it on in an etcd of your own.";
 }
 
 void Pair::tell_people(const std::string& kind, const std::string& message) {

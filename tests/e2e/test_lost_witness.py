@@ -1,7 +1,6 @@
 """The package lockstep-witness whose etcd has lost its data, and so its users, while /etc/lockstep-witness was kept: it does not
 run open to everybody, one command makes all of it again, and the nodes tell of an etcd that is open. Real etcd, real daemons."""
 import contextlib
-import signal
 
 from basics import check, group, wait_for
 from managed_pair import scene
@@ -118,13 +117,4 @@ def test_that_runs_open_is_told_by_both_nodes_until_it_is_set_up_again_and_decid
             wait_for("the health to be well", lambda n=node: not health_of(n), 60)
             wait_for("the end to be told", lambda n=node: tells(n, "witness.closed"))
         s.wait_until_known()
-        writer = s.writer()
-        writer.wait_writes(100)
-        s.a.stop_mgmtd(signal.SIGKILL)
-        s.a.stop_lockstepd(signal.SIGKILL)
-        s.goes_on_alone(s.b, "b")
-        writer.wait_writes(100)
-        s.a.start()
-        s.wait_for_states("in_sync", "in_sync")
-        writer.stop()
-        s.check_both_hold_the_same(s.files(s.b)[0], writer.log)
+        s.loses_a_node_under_a_writer(100)

@@ -59,6 +59,19 @@ class WitnessedPair(Scene):
         wait_for(f"node {side} to go on alone by the witness's word",
                  lambda: next(r for r in self.volume(node)["replicas"] if r["side"] == side)["state"] == "solo", 30)
 
+    def loses_a_node_under_a_writer(self, writes):
+        """`writes` before, and as many while the other node goes on alone; in the end both hold the same."""
+        writer = self.writer()
+        writer.wait_writes(writes)
+        self.a.stop_mgmtd(signal.SIGKILL)
+        self.a.stop_lockstepd(signal.SIGKILL)
+        self.goes_on_alone(self.b, "b")
+        writer.wait_writes(writes)
+        self.a.start()
+        self.wait_for_states("in_sync", "in_sync")
+        writer.stop()
+        self.check_both_hold_the_same(self.files(self.b)[0], writer.log)
+
 
 def test_serves_a_pair_made_by_what_it_prints_and_the_other_node_goes_on_when_one_is_killed():
     with scene(WitnessedPair) as s:
@@ -69,16 +82,7 @@ def test_serves_a_pair_made_by_what_it_prints_and_the_other_node_goes_on_when_on
             return next(line.split() for line in s.witness.done("list").splitlines() if line.startswith("pair1"))
         check(row()[1] == pair, f"it is listed with its id: {row()}")
         wait_for("its records to be counted", lambda: int(row()[2]) >= 2)
-        writer = s.writer()
-        writer.wait_writes(300)
-        s.a.stop_mgmtd(signal.SIGKILL)
-        s.a.stop_lockstepd(signal.SIGKILL)
-        s.goes_on_alone(s.b, "b")
-        writer.wait_writes(300)
-        s.a.start()
-        s.wait_for_states("in_sync", "in_sync")
-        writer.stop()
-        s.check_both_hold_the_same(s.files(s.b)[0], writer.log)
+        s.loses_a_node_under_a_writer(300)
         s.witness.refused("it may still be its witness", "remove", "pair1")
 
 

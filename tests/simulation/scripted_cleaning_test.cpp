@@ -64,12 +64,17 @@ TEST(Cleaning, IsOfColdRegions) {
   }
 }
 
-TEST(Cleaning, IsNotForAMemberThatFollows) {
-  Cleaning world(b_orders);
+/// An order of B's that is over on both.
+void have_a_follow(Cleaning& world) {
   ASSERT_TRUE(world.b.ask(world.order(1), PlayedB::block_of(1)).ended_with(Errc::ok));
   Message m = world.b.message(MessageType::watermark);
   m.watermark = PlayedB::kNumbers + 1;
   world.b.ask(m);
+}
+
+TEST(Cleaning, IsNotForAMemberThatFollows) {
+  Cleaning world(b_orders);
+  have_a_follow(world);
   world.pair.run_for(5 * kSecond);
   EXPECT_EQ(world.flushes(), 0u);
   EXPECT_EQ(world.pair.status(kA).dirty_bytes, kRegion);
@@ -117,10 +122,7 @@ TEST(Cleaning, OfAWritesRegionBeforeItIsIssuedIsTakenBack) {
 /// A node that has made room for a larger volume may have bits beyond what the other one has.
 TEST(Cleaning, OfRegionsThatAReplicaDoesNotHaveIsOfAllTheOthers) {
   Cleaning world(b_orders);
-  ASSERT_TRUE(world.b.ask(world.order(1), PlayedB::block_of(1)).ended_with(Errc::ok));
-  Message m = world.b.message(MessageType::watermark);
-  m.watermark = PlayedB::kNumbers + 1;
-  world.b.ask(m);
+  have_a_follow(world);
   ASSERT_EQ(world.pair.status(kA).dirty_bytes, kRegion);
   std::vector<std::byte> regions(3 * 8);
   engine::store_be<std::uint64_t>(&regions[0], world.pair.world().scenario.regions);

@@ -22,6 +22,7 @@ namespace fs = std::filesystem;
 
 class FullDiskTest : public ManagementTest {
  protected:
+  static constexpr const char* kHost = "iqn.1993-08.org.debian:01:host1";
   void SetUp() override {
     if (::mount("none", folder_.path().c_str(), "tmpfs", 0, "size=4m") != 0) GTEST_SKIP() << "may not mount";
     ManagementTest::SetUp();
@@ -52,6 +53,12 @@ class FullDiskTest : public ManagementTest {
     ASSERT_EQ(fs::space(folder_.path()).free, 0u);
   }
   void make_space() { fs::remove(ballast_); }
+  void change_secret() {
+    InitiatorService initiators(*node_->core);
+    ASSERT_TRUE(initiators.create({kHost, Chap{"u1", "secret-one-0001"}, {}, 1}));
+    ASSERT_TRUE(initiators.change_credentials({kHost, {"", "secret-new-0001"}, {}, std::chrono::seconds(3600)}));
+  }
+  [[nodiscard]] auto old_secret() const { return node_->core->configuration()->initiator(kHost)->old; }
 
   void start_and_tell_lockstepd() {
     ASSERT_NO_THROW(restart());
@@ -129,38 +136,30 @@ TEST_F(FullDiskTest, IsToldBeforeAChangeIsRefusedAndNoMoreOnceThereIsSpace) {
 
 /// What is seen to each second, such as the file of the first token, is seen to by the same loop.
 TEST_F(FullDiskTest, ASecretWhoseTimeIsOverWaitsForSpaceAndHoldsNothingElseUp) {
-  constexpr const char* kHost = "iqn.1993-08.org.debian:01:host1";
-  InitiatorService initiators(*node_->core);
-  ASSERT_TRUE(initiators.create({kHost, Chap{"u1", "secret-one-0001"}, {}, 1}));
-  ASSERT_TRUE(initiators.change_credentials({kHost, {"", "secret-new-0001"}, {}, std::chrono::seconds(3600)}));
-  const auto old = [&] { return node_->core->configuration()->initiator(kHost)->old; };
-  const std::int64_t over = old()->until_ms;
+  change_secret();
+  const std::int64_t over = old_secret()->until_ms;
   LapseWatch watch(*node_->core);
   watch.turn(over - 1);
   fill();
   EXPECT_NO_THROW(watch.turn(over));
-  EXPECT_TRUE(old());
+  EXPECT_TRUE(old_secret());
   make_space();
   watch.turn(over + 1'000);
-  EXPECT_TRUE(old()) << "it is not tried each second";
+  EXPECT_TRUE(old_secret()) << "it is not tried each second";
   watch.turn(over + 10'000);
-  EXPECT_FALSE(old());
+  EXPECT_FALSE(old_secret());
 }
 
 TEST_F(FullDiskTest, ASecretThatWaitsIsForgottenThoughTheClockWasAheadWhenItCouldNotBe) {
-  constexpr const char* kHost = "iqn.1993-08.org.debian:01:host1";
-  InitiatorService initiators(*node_->core);
-  ASSERT_TRUE(initiators.create({kHost, Chap{"u1", "secret-one-0001"}, {}, 1}));
-  ASSERT_TRUE(initiators.change_credentials({kHost, {"", "secret-new-0001"}, {}, std::chrono::seconds(3600)}));
-  const auto old = [&] { return node_->core->configuration()->initiator(kHost)->old; };
-  const std::int64_t over = old()->until_ms;
+  change_secret();
+  const std::int64_t over = old_secret()->until_ms;
   LapseWatch watch(*node_->core);
   fill();
   watch.turn(over + 3'600'000'000);
-  ASSERT_TRUE(old());
+  ASSERT_TRUE(old_secret());
   make_space();
   watch.turn(over);
-  EXPECT_FALSE(old());
+  EXPECT_FALSE(old_secret());
 }
 
 TEST_F(FullDiskTest, WhoHasATokenIsLetIn) {
