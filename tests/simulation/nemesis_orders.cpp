@@ -131,8 +131,10 @@ bool Nemesis::grew_in_the_dark(Host& host, unsigned volume) {
   Host& partner = world_.host(engine::other(host.side()));
   if (!is_dark(world_.scenario) || !usable(host) || !usable(partner)) return false;
   const auto own = host.status(volume), theirs = partner.status(volume);
-  return own && theirs && own->state == MirrorState::waiting && theirs->state == MirrorState::waiting &&
-         own->epoch.members == engine::MemberSet::only(host.side()) && theirs->epoch.members.is_both();
+  if (!own || !theirs || own->state != MirrorState::waiting) return false;
+  const bool partner_waits = theirs->state == MirrorState::waiting || theirs->state == MirrorState::suspended;
+  return partner_waits && own->epoch.members == engine::MemberSet::only(host.side()) &&
+         theirs->epoch.members.is_both();
 }
 
 void Nemesis::give_up_a_split(Host& host, unsigned volume) {
