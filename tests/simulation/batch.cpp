@@ -71,7 +71,8 @@ struct Share {
 void run_share(const BatchOptions& options, Share& share) {
   Tally& tally = share.tally;
   for (; share.seed <= options.to; share.seed += options.jobs) {
-    const Outcome outcome = options.first ? run_once(options, share.seed) : run_twice(options, share.seed);
+    const bool once = options.first || share.seed % options.twice_every != 0;
+    const Outcome outcome = once ? run_once(options, share.seed) : run_twice(options, share.seed);
     tally.digest += outcome.hash;
     tally.events += outcome.events;
     tally.writes += outcome.writes;

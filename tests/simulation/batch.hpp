@@ -1,5 +1,5 @@
 #pragma once
-// Many seeds, each run twice, spread over processes. The last line of its output is "N passed, M failed".
+// Many seeds, each run once or twice, spread over processes. The last line of its output is "N passed, M failed".
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -15,6 +15,7 @@ struct BatchOptions {
   bool ci = false;                    ///< a required mark that no seed reached is a failure
   std::vector<std::string> required;  ///< so is one of these
   bool first = false;                 ///< each seed once, until one fails
+  std::uint64_t twice_every = 1;      ///< the seeds that it divides are run twice, the others once
   bool without_faults = false;
   bool marks = false;  ///< tell how often each mark was reached
   SwitchOrders switches;

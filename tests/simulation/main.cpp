@@ -22,6 +22,7 @@ int usage() {
       "simulation --seeds FROM..TO [--jobs N] [--ci]   a batch; --ci also asks for every required mark\n"
       "  --require MARK,MARK,...   a batch asks for these marks, too\n"
       "  --first           a batch that runs each seed once, and ends with the first that fails\n"
+      "  --twice-every N   only the seeds that N divides are run twice, and held against one another\n"
       "  --marks           tells how often each rare branch of the mirror was taken\n"
       "  --no-faults       worlds in which nothing breaks\n"
       "  --with NAME, --without NAME   a kind of trouble (switches.cpp) that every seed knows, or none\n"
@@ -69,6 +70,8 @@ int main(int argc, char** argv) {
       options.required = words_of(argv[++i]);
     } else if (arg == "--first") {
       options.first = true;
+    } else if (arg == "--twice-every" && more) {
+      options.twice_every = std::max(1ULL, std::strtoull(argv[++i], nullptr, 10));
     } else if (arg == "--marks") {
       options.marks = true;
     } else if (arg == "--no-faults") {

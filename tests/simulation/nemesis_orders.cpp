@@ -134,8 +134,7 @@ bool Nemesis::grew_in_the_dark(Host& host, unsigned volume) {
   if (!own || !theirs || own->state != MirrorState::waiting) return false;
   if (own->reason.find("set back") == std::string::npos) return false;  // it waits for something else
   const bool partner_waits = theirs->state == MirrorState::waiting || theirs->state == MirrorState::suspended;
-  return partner_waits && own->epoch.members == engine::MemberSet::only(host.side()) &&
-         theirs->epoch.members.is_both();
+  return partner_waits && own->epoch.members == engine::MemberSet::only(host.side()) && theirs->epoch.members.is_both();
 }
 
 void Nemesis::give_up_a_split(Host& host, unsigned volume) {
