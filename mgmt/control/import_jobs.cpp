@@ -131,7 +131,8 @@ ImportJobs::ImportJobs(NodeCore& core, VolumeJobs& volumes) : core_(core), volum
 ImportJobs::~ImportJobs() = default;
 
 void ImportJobs::teach(JobRunner& runner) {
-  runner.teach(kImportKind, [this](Job& job) { return step(job); });
+  runner.teach(
+      kImportKind, [this](Job& job) { return step(job); }, [this](const Uuid& job) { work_.erase(job); });
 }
 
 StepResult ImportJobs::step(Job& job) {

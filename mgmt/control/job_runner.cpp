@@ -50,6 +50,7 @@ void JobRunner::release_what_was_found() {
 void JobRunner::end_what_was_set_back() {
   for (auto& job : core_.jobs.unfinished()) {
     if (!released_.contains(job.id)) continue;
+    if (const auto ended = ended_.find(job.kind); ended != ended_.end()) ended->second(job.id);
     (void)fail(core_, job,
                {RefusalKind::conflict,
                 "The database of this node's management was set back to a time at which this was under way. How it "
@@ -64,7 +65,10 @@ void JobRunner::end_what_was_set_back() {
   if (forgot_pair_) core_.settings.erase(kForgetsPair);  // its job has ended, and the node was in the pair after that
 }
 
-void JobRunner::teach(const std::string& kind, Step step) { steps_[kind] = std::move(step); }
+void JobRunner::teach(const std::string& kind, Step step, std::function<void(const Uuid&)> ended) {
+  steps_[kind] = std::move(step);
+  if (ended) ended_[kind] = std::move(ended);
+}
 
 void JobRunner::teach_first(const std::string& kind, Step step) {
   first_.insert(kind);

@@ -32,8 +32,9 @@ class JobRunner {
   /// `tell` is for tests; without one the partner's management is told. `time` is asked until it knows; without one the
   /// copy beside the volumes alone tells. For start-up, before anything can bring the database up to date.
   explicit JobRunner(NodeCore& core, Tell tell = {}, std::function<DatabaseTime()> time = {});
-  /// For start-up: who takes the steps of jobs of this kind.
-  void teach(const std::string& kind, Step step);
+  /// For start-up: who takes the steps of jobs of this kind. `ended` drops what is at work on a job between its steps;
+  /// it is called where a job ends by anything but its own step, before that is told.
+  void teach(const std::string& kind, Step step, std::function<void(const Uuid&)> ended = {});
   /// The same of a kind whose jobs wait for no others than one that has its step at that moment.
   void teach_first(const std::string& kind, Step step);
   void start();
@@ -68,6 +69,7 @@ class JobRunner {
   std::set<Uuid> released_;   ///< those that wait no more, until it is known whether the database is of the past
   bool forgot_pair_ = false;  ///< likewise: a mark from before this start
   std::map<std::string, Step> steps_;
+  std::map<std::string, std::function<void(const Uuid&)>> ended_;
   std::set<std::string> first_;           ///< kinds
   std::atomic<bool> first_came_ = false;  ///< a job of such a kind, since they were looked at
   struct Untold {

@@ -137,6 +137,31 @@ TEST_F(JobsAfterAStart, WhatGoesOnForWantOfAWordEndsWhenTheDatabaseTurnsOutToBeO
   EXPECT_EQ(steps_, 3);
 }
 
+/// A copier has a thread of its own, which no step would end any more.
+TEST_F(JobsAfterAStart, WhatIsAtWorkOnAJobOfThePastIsDroppedBeforeThatIsTold) {
+  DatabaseTime time = DatabaseTime::presumed;
+  runner_.reset();
+  runner_ = std::make_unique<JobRunner>(
+      *core_, [](const Job&) { return true; }, [&time] { return time; });
+  std::set<Uuid> at_work;
+  runner_->teach(
+      "counts",
+      [&at_work](Job& job) {
+        at_work.insert(job.id);
+        return StepResult::again_later;
+      },
+      [&](const Uuid& id) {
+        EXPECT_FALSE(job(id).finished());
+        at_work.erase(id);
+      });
+  runner_->turn();
+  EXPECT_EQ(at_work, std::set<Uuid>{mine_.id});
+  time = DatabaseTime::past;
+  runner_->turn();
+  EXPECT_EQ(job(mine_.id).state, JobState::failed);
+  EXPECT_EQ(at_work, std::set<Uuid>{});
+}
+
 TEST_F(JobsAfterAStart, WhatGoesOnForWantOfAWordIsNotAskedForOnceTheDatabaseIsKnownToBeOfNow) {
   DatabaseTime time = DatabaseTime::presumed;
   int asked = 0;
