@@ -183,6 +183,11 @@ Outcome<RevisionId> NodeCore::change(const std::string& summary, const Configura
   return changed;
 }
 
+Outcome<void> NodeCore::check_absent_partner_reads(const Configuration& now, const Configuration& later) const {
+  if (!arbiter_) return {};
+  return mgmt::check_absent_partner_reads(now, later, *arbiter_);
+}
+
 void NodeCore::on_change(std::function<void()> listener) {
   const std::lock_guard lock(listeners_mutex_);
   listeners_.push_back(std::move(listener));

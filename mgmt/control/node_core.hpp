@@ -116,6 +116,9 @@ class NodeCore {
                              Agreement agreement = Agreement::both);
   /// By both nodes, or by one that is let; what is changed may differ.
   Outcome<RevisionId> change(const std::string& summary, const ConfigurationEdits& edits, Agreement agreement);
+  /// For the beginning of what this node does alone and ends with `later` in the configuration: refused, where the
+  /// partner could not take that over.
+  [[nodiscard]] Outcome<void> check_absent_partner_reads(const Configuration& now, const Configuration& later) const;
   /// Whom change() asks when the partner is away. For start-up only; it outlives this. Without one, nobody goes on.
   void use_arbiter(ConfigurationArbiter& arbiter) { arbiter_ = &arbiter; }
   /// It is out of its pair, and is being made a node of none (leave_jobs.hpp).

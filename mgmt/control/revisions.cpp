@@ -200,6 +200,19 @@ Outcome<RevisionId> Revisions::propose(const RevisionId& base, const RevisionId&
   return id;
 }
 
+Outcome<void> check_absent_partner_reads(const Configuration& now, const Configuration& next,
+                                         ConfigurationArbiter& arbiter) {
+  const int needed = document_version(next);
+  if (needed <= document_version(now)) return {};
+  const int reads = arbiter.partner_reads();
+  if (needed <= reads) return {};
+  if (reads > 0) return partner_is_older();
+  return refuse(
+      RefusalKind::conflict,
+      "The change was not made: the partner is away, and it is not known whether its version of Lockstep knows "
+      "of what is asked for: the two have not talked since this node was upgraded. Try again when they have.");
+}
+
 Outcome<RevisionId> Revisions::change_alone(const std::string& summary, const Edit& edit,
                                             ConfigurationArbiter& arbiter) {
   const std::lock_guard one_at_a_time(change_mutex_);
@@ -208,9 +221,8 @@ Outcome<RevisionId> Revisions::change_alone(const std::string& summary, const Ed
   Configuration next = newest->configuration;
   if (auto edited = edit(next); !edited) return std::unexpected(edited.error());
   next.sort();
-  // As check_partner_reads(): when the partner is back it could not take this over.
-  const int needed = document_version(next);
-  if (needed > document_version(newest->configuration) && needed > arbiter.partner_reads()) return partner_is_older();
+  if (auto good = check_absent_partner_reads(newest->configuration, next, arbiter); !good)
+    return std::unexpected(good.error());
   const auto epoch = arbiter.claim(newest->epoch, newest->id(), newest->configuration);
   if (!epoch) return std::unexpected(epoch.error());
   const RevisionId id{epoch->id, newest->n() + 1, random_uuid()};

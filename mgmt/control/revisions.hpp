@@ -86,6 +86,10 @@ class ConfigurationArbiter {
   [[nodiscard]] virtual int partner_reads() { return kNewestDocument; }
 };
 
+/// Refusal conflict: the partner, who is away, could not take `next` over when it is back.
+[[nodiscard]] Outcome<void> check_absent_partner_reads(const Configuration& now, const Configuration& next,
+                                                       ConfigurationArbiter& arbiter);
+
 class Revisions {
  public:
   /// `store` outlives this. `changed` is called after each change of the configuration in force, without locks held.

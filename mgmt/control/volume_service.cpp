@@ -1,6 +1,8 @@
 #include "mgmt/control/volume_service.hpp"
 
 #include <algorithm>
+#include <cassert>
+#include <optional>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -46,12 +48,20 @@ Outcome<void> check_access_in_all(const Configuration& c) {
 }
 
 // Not one that a volume had lately: a host that still waits with writes for a deleted volume may take another one that
-// comes under its LUN for the one it knew.
-std::int64_t next_free_lun(const Configuration& c) {
+// comes under its LUN for the one it knew. Nor one that the partner may give, where this node makes it `alone`: one of
+// two such configurations may be given up, and a session of that one's hosts would find the other volume.
+std::int64_t next_free_lun(const Configuration& c, std::optional<NodeSide> alone = {}) {
   constexpr auto kLuns = static_cast<std::int64_t>(kMaxVolumes);
-  std::int64_t lun = c.pair->next_lun % kLuns;
-  while (std::ranges::find(c.volumes, lun, &Volume::lun) != c.volumes.end()) lun = (lun + 1) % kLuns;
-  return lun;
+  const auto is_free = [&](std::int64_t lun) {
+    return std::ranges::find(c.volumes, lun, &Volume::lun) == c.volumes.end();
+  };
+  const auto is_own = [&](std::int64_t lun) { return !alone || lun % 2 == (*alone == NodeSide::a ? 0 : 1); };
+  for (std::int64_t i = 0; i < kLuns; ++i) {
+    const std::int64_t lun = (c.pair->next_lun + i) % kLuns;
+    if (is_free(lun) && is_own(lun)) return lun;
+  }
+  assert(alone);  // there are as many LUNs as volumes
+  return next_free_lun(c);
 }
 
 Volume describe_volume(const VolumeWish& wish, const Configuration& c, const Uuid& id,
@@ -170,6 +180,7 @@ Outcome<Job> VolumeService::create(const VolumeWish& wish) {
     if (auto good = can_be_made(); !good) return good;
     if (alone) {
       make_on_one_node(*volume, *core_.side());
+      volume->lun = next_free_lun(c, core_.side());
       set_alone(job);
     }
     job.volume = volume->id;
@@ -292,13 +303,16 @@ Outcome<void> VolumeService::check_lone(const Volume& volume, const std::string&
                             volume.name, what, lone.error().detail));
 }
 
-Outcome<void> VolumeService::check_deletable_alone(const Volume& volume) {
+Outcome<void> VolumeService::check_deletable_alone(const Configuration& configuration, const Volume& volume) {
   const NodeSide here = core_.side().value_or(NodeSide::a);
   if (volume.lifecycle == Lifecycle::deleting && volume.copy(here).unmade)
     return refuse(RefusalKind::conflict, fmt::format("{} is deleted here already. The other node removes its copy when "
                                                      "it is back.",
                                                      volume.name));
   if (volume.lifecycle != Lifecycle::ready) return {};
+  Configuration deleted = configuration;
+  (void)forget_volume(deleted, volume.id, here, true);
+  if (auto good = core_.check_absent_partner_reads(configuration, deleted); !good) return good;
   return check_lone(volume, "can't be deleted",
                     {RefusalKind::not_current, "A volume is deleted by both nodes. Try again when both run.", {}});
 }
@@ -315,7 +329,7 @@ Outcome<Job> VolumeService::remove(const Uuid& id, const std::optional<std::stri
       if (other.volume == id && other.id != job.id)
         return refuse(RefusalKind::conflict, "Another job is at work on this volume. Try again when it has ended.");
     if (alone)
-      if (auto good = check_deletable_alone(*volume); !good) return good;
+      if (auto good = check_deletable_alone(c, *volume); !good) return good;
     job.message = fmt::format("Deletes the volume {}.", volume->name);
     job.parameters = nlohmann::json{{"name", volume->name}}.dump();
     if (alone) set_alone(job);

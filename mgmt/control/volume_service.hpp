@@ -73,7 +73,7 @@ class VolumeService {
  private:
   [[nodiscard]] Outcome<void> can_be_made() const;
   [[nodiscard]] Outcome<void> check_lone(const Volume& volume, const std::string& what, const Refusal& otherwise);
-  [[nodiscard]] Outcome<void> check_deletable_alone(const Volume& volume);
+  [[nodiscard]] Outcome<void> check_deletable_alone(const Configuration& configuration, const Volume& volume);
 
   NodeCore& core_;
   JobRunner& jobs_;

@@ -173,7 +173,7 @@ def test_both_are_forced_and_one_gives_its_configuration_up():
         wait_for("vm1 to be served alone", lambda: "solo" in s.states("vm1"), 30)
         s.etcd.kill()
         forced(s, s.a, s.b)
-        s.make(s.a, "on-a")
+        on_a, _ = s.make(s.a, "on-a")
         s.made(s.a.post("/api/v1/tokens", {"name": "of-a"}))
         s.a.stop_mgmtd(signal.SIGKILL)  # the data path goes on
         writer.wait_writes(100)
@@ -181,6 +181,7 @@ def test_both_are_forced_and_one_gives_its_configuration_up():
         s.b.start()
         forced(s, s.b, s.a)
         on_b, _ = s.make(s.b, "on-b")
+        check(on_a.lun != on_b.lun, f"a session of on-b's hosts never finds on-a: {on_a.lun} {on_b.lun}")
         made = Writer(s, on_b, [s.b], span_mib=8)
         made.wait_writes(100)
         made.stop()

@@ -167,6 +167,10 @@ TEST_F(ConfigurationWitnessOnANode, WhatAnOlderPartnerCouldNotTakeOverIsNotChang
     c.nodes[0].more_link_addresses = {"10.9.0.1:3261"};
     return {};
   };
+  ASSERT_TRUE(revisions.force(NodeSide::a, "Forced"));
+  const auto unknown = change(add_a_path);
+  ASSERT_FALSE(unknown);
+  EXPECT_NE(unknown.error().detail.find("have not talked"), std::string::npos) << unknown.error().detail;
   agree(9);
   ASSERT_TRUE(revisions.force(NodeSide::a, "Forced"));
   const auto refused = change(add_a_path);
