@@ -215,7 +215,9 @@ Outcome<void> PairRecovery::rebuild(const RecoveryView& view, const RecoveryWish
   if (wish.confirm != wanted.name)
     return refuse(RefusalKind::confirmation_needed,
                   fmt::format("The pair {} is made anew on this node, as its side {}, from the replicas of {}. Hosts, "
-                              "secrets and settings are lost; no host may use a volume until it is let in again. Use "
+                              "secrets and settings are lost; no host may use a volume until it is let in again. The "
+                              "target has a name of its own, unless target_name names the one of before: then shut "
+                              "down every host that used it first, since its LUNs may be other volumes' now. Use "
                               "the other node if it has its database or a saved copy. Send the pair's name, {}, as "
                               "`confirm`.",
                               wanted.name, side_name(found.side), count_of_volumes(found.volumes.size()), wanted.name),

@@ -217,11 +217,21 @@ Outcome<Rebuild> rebuild_from(std::vector<FoundReplica>& found, const std::optio
   return rebuild;
 }
 
+namespace {
+
+/// A host that waits since before knows a disk by the target's name and its LUN, which may be another volume's now: it
+/// would send what it holds there as soon as it is let in. So it does not find this target.
+std::string new_target_name(const std::string& pair) {
+  return fmt::format("iqn.2026-11.io.lockstep:{}-{}", pair, random_uuid().to_string().substr(0, 8));
+}
+
+}  // namespace
+
 Outcome<Configuration> configuration_of(const Rebuild& rebuild, const RebuildWish& wish, Node here,
                                         const Token& token) {
   std::vector<FieldProblem> problems = problems_of(here);
   if (const auto complaint = check_pair_name(wish.name)) problems.push_back({"/name", *complaint});
-  const std::string target = wish.target_name.empty() ? "iqn.2026-11.io.lockstep:" + wish.name : wish.target_name;
+  const std::string target = wish.target_name.empty() ? new_target_name(wish.name) : wish.target_name;
   if (!wish.target_name.empty())
     if (const auto complaint = check_iscsi_name(target)) problems.push_back({"/target_name", *complaint});
   if (!problems.empty())

@@ -224,7 +224,7 @@ def let_hosts_in(s, node):
     s.volume = Lun(node.volume("vm1"))
 
 
-MADE_ANEW = {"name": "pair1", "confirm": "pair1"}
+MADE_ANEW = {"name": "pair1", "confirm": "pair1", "target_name": "iqn.2026-11.io.lockstep:pair1"}
 
 
 @harness.group("security")

@@ -54,7 +54,10 @@ TEST_F(RebuiltConfiguration, HasThePairAndTheVolumesAsHostsKnowThemAndLetsNobody
   const auto made = configuration({.pair = {}, .name = "pair1", .target_name = "", .arbiter = {}});
   ASSERT_TRUE(made) << made.error().detail;
   EXPECT_EQ(made->pair->id, pair_);
-  EXPECT_EQ(made->pair->target_name, "iqn.2026-11.io.lockstep:pair1");
+  EXPECT_TRUE(made->pair->target_name.starts_with("iqn.2026-11.io.lockstep:pair1-")) << made->pair->target_name;
+  const auto again = configuration({.pair = {}, .name = "pair1", .target_name = "", .arbiter = {}});
+  ASSERT_TRUE(again);
+  EXPECT_NE(again->pair->target_name, made->pair->target_name) << "waiting hosts know its LUNs as other volumes";
   EXPECT_EQ(made->pair->next_lun, 2);
   ASSERT_EQ(made->nodes.size(), 1U);
   EXPECT_EQ(made->nodes.front().side, NodeSide::b);

@@ -346,14 +346,16 @@ Outcome<void> recover(Context& context, const RecoverOptions& o) {
   if (rebuilt && o.name.empty())
     return fail(Exit::usage, recovery_text(*found) +
                                  "There is no saved copy of the configuration; it can be made anew from these "
-                                 "replicas. Say the pair's name with --name: no replica has it, and hosts find "
-                                 "the target by it.");
+                                 "replicas. Say the pair's name with --name: no replica has it.");
   const std::string name = rebuilt ? o.name : text(part(*found, "saved"), "pair");
   const std::string what =
       rebuilt
           ? recovery_text(*found) +
                 "\nThe configuration is made anew on this node. Hosts, their secrets, tokens and settings are lost; no "
-                "host may use a volume until it is let in again, and other LUNs may be another volume's than before. "
+                "host may use a volume until it is let in again, and LUNs may be another volume's than before. " +
+                (o.target.empty() ? "So the target gets a new name, which hosts have to be given. "
+                                  : "Shut down every host that used this pair, before it is let in: one that waits "
+                                    "would write what it holds into another volume. ") +
                 "Replicas that are not used can't be taken in later. Use the other node if it has its database or "
                 "a saved copy (`lockstep pair recover --show` there), or newer epochs."
           : saved_text(*found) + "This is put in force on this node.";
@@ -385,7 +387,8 @@ void add_recover(CLI::App& pair, Action& chosen) {
   c->add_option("--pair", o->pair, "Of whose replicas, where those of several pairs are here")
       ->type_name("ID")
       ->group(anew);
-  c->add_option("--target-name", o->target, "The target's iSCSI name, if it was not made from the pair's")
+  c->add_option("--target-name", o->target,
+                "The target's iSCSI name; without it a new one, since LUNs may be other volumes' than before")
       ->type_name("IQN")
       ->group(anew);
   const auto witness = o->witness.add_to(*c);
