@@ -1,6 +1,7 @@
 """The package lockstep-witness whose etcd has lost its data, and so its users, while /etc/lockstep-witness was kept: it does not
 run open to everybody, one command makes all of it again, and the nodes tell of an etcd that is open. Real etcd, real daemons."""
 import contextlib
+import shutil
 
 from basics import check, group, wait_for
 from managed_pair import scene
@@ -70,6 +71,31 @@ def test_that_runs_open_is_closed_by_set_up_and_keeps_nobody_who_came_meanwhile(
                 check(False, f"{name} is let in by the stranger's password")
             except EtcdSaid as said:
                 check("invalid user ID or password" in said.message, said.message)
+
+
+@group("security")
+def test_is_not_started_open_by_other_addresses_before_it_is_set_up_to_its_end():
+    with running_witness() as w:
+        w.done("add-pair", "pair1")
+        w.lose_data()
+        (w.data / "etcd/member").mkdir(parents=True)  # as a setup leaves it that is cut off while etcd starts
+        (w.config / "etcd.yaml").unlink()
+        check("run `lockstep-witness setup`" in w.done("renew", "--address", "127.0.0.2", "--no-start"), "it says what is left to do")
+        check(not w.unit_would_start_it(), "its unit starts no etcd without users")
+
+
+@group("security")
+def test_setup_that_lacks_a_pairs_password_stops_nothing():
+    with running_witness() as w:
+        for pair in ("pair1", "pair2"):
+            w.done("add-pair", pair)
+        (w.pair_folder("pair1") / "password").unlink()
+        w.refused("pairs/pair1/password is missing or empty", *w.setup_arguments)
+        check(w.unit_would_start_it(), "the witness goes on")
+        w.done("list")
+        shutil.rmtree(w.pair_folder("pair1"))
+        w.done("remove", "pair1")
+        w.etcd_as("pair2")
 
 
 @group("security")

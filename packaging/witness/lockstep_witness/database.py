@@ -21,11 +21,15 @@ def compact(folder, _):
         etcd.ask("maintenance/defragment", seconds=MINUTES)
         after = database_size(etcd)
         raised = etcd.ask("maintenance/alarm", action="GET").get("alarms", [])
-        for alarm in raised:
+        full = [alarm for alarm in raised if alarm["alarm"] == "NOSPACE"]
+        for alarm in full:
             etcd.ask("maintenance/alarm", action="DEACTIVATE", memberID=alarm["memberID"], alarm=alarm["alarm"])
     print(f"The database takes {after / MIB:.1f} MiB, and took {before / MIB:.1f}. At {QUOTA // MIB} MiB etcd takes no more "
           "writes.")
-    if any(alarm["alarm"] == "NOSPACE" for alarm in raised):
+    if full:
         print("It was full. It takes writes again.")
+    for alarm in raised:
+        if alarm not in full:
+            print(f"etcd has raised the alarm {alarm['alarm']}, which stays: what it holds can't be trusted. Treat its data as lost.")
     if after > QUOTA // 2:
         print("Nearly all of that is in use: `lockstep-witness list` shows which pair has so many records.")

@@ -12,7 +12,7 @@ from lockstep_witness.certificates import complaint_about, make_ca, make_peer_ce
 from lockstep_witness.etcd import (UNIT, DoesNotAnswer, TakesEverybody, as_root, close_to_others, closed_etcd, etcd_yaml,
                                    is_listening)
 from lockstep_witness.files import Refused, Settings, is_ip
-from lockstep_witness.pairs import make_known_users, make_pair, named, pairs_of, tell_first_node
+from lockstep_witness.pairs import check_passwords, make_known_users, make_pair, named, pairs_of, tell_first_node
 
 LISTEN, PORT = "0.0.0.0", 2389
 
@@ -148,6 +148,7 @@ def runs_closed(folder, settings):
 def set_up_users(folder, settings, options):
     """Where etcd has lost them, those of the pairs that are known, too. The pair that was asked for, as make_pair gives it."""
     made, known = None, ", ".join(pair.name for pair in pairs_of(folder))
+    check_passwords(folder)
     stop(options)
     if is_listening(settings):
         raise Refused(f"Another program listens at port {settings.port}, perhaps this witness's etcd, which takes everybody. "
@@ -215,6 +216,9 @@ def renew(folder, options):
             return
         settings.addresses = addresses
         folder.write(folder.settings, json.dumps(dataclasses.asdict(settings), indent=2) + "\n")
+        if not folder.etcd_yaml.exists():  # which keeps an etcd without users from being started
+            print("The addresses are kept. The witness is not set up to its end: run `lockstep-witness setup`.")
+            return
         folder.write(folder.etcd_yaml, etcd_yaml(folder, settings), shared=True)
         if has_systemd() and not options.no_start:
             systemctl("restart", UNIT)

@@ -84,6 +84,14 @@ def note_pair(folder, pair, pair_id):
     folder.write(pair.path / "id", pair_id + "\n")
 
 
+def check_passwords(folder):
+    """Before etcd is stopped: each pair's user can be made again."""
+    for pair in pairs_of(folder):
+        if not pair.password_file.is_file() or not pair.password():
+            raise Refused(f"{pair.password_file} is missing or empty. Nothing was changed. Restore it from a backup, or have the pair "
+                          f"{pair.name} removed: rm -r {pair.path}, and run this again.")
+
+
 def make_known_users(etcd, folder):
     """Those of all pairs, as they were; etcd does not ask for passwords yet."""
     for pair in pairs_of(folder):
@@ -228,6 +236,8 @@ def remove(folder, options):
         if records:
             etcd.ask("kv/deleterange", **span(prefix_of(pair_id)))
         if pair.path.exists():
+            (pair.path / "id").unlink(missing_ok=True)  # without it there is no pair, wherever this is cut off
+            keep_names(pair.path)
             shutil.rmtree(pair.path)
             keep_names(folder.pairs)
     print(f"The pair {pair.name} has no user here any more.")
