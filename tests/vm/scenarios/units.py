@@ -280,6 +280,15 @@ def upgrade_leaves_a_stopped_lockstepd_alone(s):
     check_serves(s, "after an upgrade beside a stopped lockstepd", 0x3C)
 
 
+def upgrade_that_failed_once_starts_what_it_had_stopped(s):
+    """From a version that ran as root, on a disk that is full, or went read-only."""
+    s.shell("chown root /var/lib/lockstep && mount --bind /var/lib/lockstep /var/lib/lockstep && mount -o remount,bind,ro /var/lib/lockstep")
+    failed = s.shell("DEBIAN_FRONTEND=noninteractive apt-get install -qy --reinstall /host/lockstep.deb 2>&1", may_fail=True)
+    check(failed["code"] != 0 and not active(s), f"it stops both, and fails: {active(s)} {failed['output'][-500:]}")
+    s.shell("umount /var/lib/lockstep && dpkg --configure -a")
+    check_serves(s, "once the upgrade went on", 0x3C)
+
+
 def is_removed(s):
     s.shell("install -m 600 /dev/null /etc/lockstep/fence.toml && systemctl enable --now lockstep-fence.socket")
     s.shell("apt-get remove -qy lockstep")
@@ -290,6 +299,8 @@ def is_removed(s):
     check(s.run("find", ELSEWHERE, "-name", "*.data").count(".data") == 3, "the volumes are left")
     install(s)
     check_runs(s, "installed again")
+    check(s.show("lockstep-fence.socket", "ActiveState") == "active", "orders to the fence are listened for again")
+    s.run("systemctl", "disable", "--now", "lockstep-fence.socket")
     check(enabled(s) == list(UNITS), "installed again, both start at boot")
     check_serves(s, "installed again", 0x3C)
 
@@ -319,7 +330,8 @@ def nothing_was_refused(s):
 
 STEPS = (installs_and_starts, is_confined, keeps_volumes_on_a_disk, serves, is_managed_at_one_address, is_started_again,
          restarts, leaves_no_core, tells_of_a_wrong_file, tells_levels_apart, moves_to_another_disk, comes_back_after_a_boot, manages_without_its_disk, leaves_a_stopped_lockstepd_alone, is_upgraded,
-         upgrade_respects_the_operator, upgrade_leaves_a_stopped_lockstepd_alone, is_removed, is_purged)
+         upgrade_respects_the_operator, upgrade_leaves_a_stopped_lockstepd_alone,
+         upgrade_that_failed_once_starts_what_it_had_stopped, is_removed, is_purged)
 
 
 def scenario(lab, work):
