@@ -1,6 +1,7 @@
 #include "mgmt/data_plane/configuration.hpp"
 
 #define TOML_EXCEPTIONS 0
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -86,6 +87,7 @@ engine::Result<Configuration> parse_configuration(std::string_view text, const s
   reader.path("fence_socket", c.fence_socket);
   reader.number("reactors", c.reactors, 1, 64);
   reader.number("buffer_mib", c.buffer_mib, 32, 1 << 20);
+  c.buffer_mib = std::max<std::uint64_t>(c.buffer_mib, 64);  // the least in which each command that units announce fits
   reader.number("link_buffer_mib", c.link_buffer_mib, 32, 1 << 20);
   reader.number("busy_poll_us", c.busy_poll_us, 0, 1000000);
   reader.word("lease_clock", c.lease_clock, {"auto", "boottime", "partner"});
