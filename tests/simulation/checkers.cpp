@@ -82,7 +82,11 @@ Checkers::Acting Checkers::acting_for(Host& host, unsigned volume) {
   const bool overtaken = others && acted_by_itself(others->state) && others->epoch.id != own->epoch.id &&
                          others->epoch.descends_from(own->epoch);
   if (!acts_by_itself(own->state) || overtaken) acting = others;
-  if (!acting || !acted_by_itself(acting->state)) return {};
+  if (!acting || !acted_by_itself(acting->state)) {
+    // Nobody acts any more: what is answered now was done in the epoch that they had, or have still.
+    const auto newest = others ? std::optional(others->epoch) : last;
+    return {.epoch = newest && newest->descends_from(own->epoch) ? *newest : own->epoch, .may_have_left = true};
+  }
   return {.epoch = acting->epoch,
           .own = acts_by_itself(own->state) ? std::optional(own->epoch) : std::nullopt,
           .may_have_left = true};
