@@ -133,9 +133,7 @@ void BadSectors::read_until_whole(Host& host, unsigned volume, std::uint64_t blo
       continue;
     }
     const Value value = read_stamp(io.memory, block);
-    if (!world_.checkers->split()) {
-      world_.history.read_returned(volume, block, {&value, 1}, began, world_.scheduler.now());
-    }
+    world_.history.read_returned(volume, block, {&value, 1}, began, world_.scheduler.now());
     wait([&] { return !host.data(volume).is_lost(block); });
   }
   if (world_.verdict.failed() || !host.data(volume).is_lost(block)) return;

@@ -37,6 +37,7 @@ const char* kind_of(WriteKind kind) {
 std::optional<std::string> BlockJudge::judge() {
   for (const Part& part : parts()) {
     part_ = part;
+    if (part.left_out) continue;
     if (auto wrong = judge_part()) return wrong;
   }
   return std::nullopt;
@@ -48,12 +49,22 @@ std::vector<BlockJudge::Part> BlockJudge::parts() const {
     const Moment lost = history_.write(value).lost;
     if (lost != kNever) cuts.push_back(lost);
   }
+  for (const auto& out : history_.left_out_) {
+    if (out.volume != volume_) continue;
+    cuts.push_back(out.from);
+    if (out.to != kNever) cuts.push_back(out.to);
+  }
   std::ranges::sort(cuts);
   cuts.erase(std::ranges::unique(cuts).begin(), cuts.end());
   std::vector<Part> parts{{}};
   for (const Moment cut : cuts) {
     parts.back().to = cut;
     parts.push_back({cut, kNever});
+    for (const auto& out : history_.left_out_) {
+      if (out.volume != volume_) continue;
+      parts.back().left_out |= out.from <= cut && cut < out.to;
+      if (out.to <= cut) parts.back().anew = std::max(parts.back().anew, out.to);
+    }
   }
   return parts;
 }
@@ -84,6 +95,7 @@ Value BlockJudge::expected_by(Value swap) const {
 /// of is from before it or behind.
 bool BlockJudge::counts(const Seen& seen) const {
   if (part_.has(seen.start, seen.finish)) return true;
+  if (seen.start < part_.anew) return false;
   if (seen.other || seen.value == 0 || seen.value == kGarbage || seen.finish >= part_.from) return false;
   const WriteRecord& w = history_.write(seen.value);
   return !is_lost(w) || w.lost <= seen.start;

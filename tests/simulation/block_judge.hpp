@@ -42,15 +42,19 @@ class BlockJudge {
   };
   static constexpr std::size_t kNone = ~std::size_t{0};
 
-  /// One of the parts that cuts of the power make of its history.
+  /// One of the parts that cuts of the power, and times that are left out, make of its history.
   struct Part {
     Moment from = 0, to = kNever;
+    bool left_out = false;
+    Moment anew = 0;  ///< the end of the last time before it that was left out
     /// Neither cut came between.
     [[nodiscard]] bool has(Moment start, Moment finish) const { return from <= start && finish < to; }
   };
   [[nodiscard]] std::vector<Part> parts() const;
   [[nodiscard]] std::optional<std::string> judge_part();
-  [[nodiscard]] bool is_lost(const WriteRecord& write) const { return write.lost <= part_.from; }
+  [[nodiscard]] bool is_lost(const WriteRecord& write) const {
+    return write.lost <= part_.from || write.start < part_.anew;
+  }
   [[nodiscard]] bool counts(const Seen& seen) const;
   [[nodiscard]] std::optional<std::string> gather();
   [[nodiscard]] std::optional<std::string> tie();

@@ -34,7 +34,8 @@ void Checkers::note_written(unsigned volume, std::uint64_t first, std::uint32_t 
 }
 
 void Checkers::write_acknowledged(Host& host, unsigned volume, Value value) {
-  if (!world_.kind.replicates || split_) return;
+  look_for_one(volume);
+  if (!world_.kind.replicates || split(volume)) return;
   if (host.found_set_back()) world_.verdict.fail("a process that knows that it was set back acknowledges a write");
   const Acting acting = acting_for(host, volume);
   if (!acting.epoch) return;
@@ -51,11 +52,12 @@ void Checkers::write_acknowledged(Host& host, unsigned volume, Value value) {
 void Checkers::flush_acknowledged(Host& host, unsigned volume, Moment began) {
   world_.history.flushed(volume, began);
   // Elsewhere flushes fail, and disks lose what a write under way has replaced.
-  if (!world_.kind.replicates || split_ || !world_.scenario.cached || !world_.caches->used(volume)) return;
+  look_for_one(volume);
+  if (!world_.kind.replicates || split(volume) || !world_.scenario.cached || !world_.caches->used(volume)) return;
   const Acting acting = acting_for(host, volume);
   if (!acting.epoch) return;
-  if (acting.own && split_expected_) check_line(host, volume, *acting.own);
-  if (split_) return;
+  if (acting.own && volumes_[volume].lifted) check_line(host, volume, *acting.own);
+  if (split(volume)) return;
   for (Host* holder : holders_of(acting, volume)) {
     for (Value value = 1; value <= world_.history.write_count(); ++value) {
       const WriteRecord& w = world_.history.write(value);
@@ -146,14 +148,15 @@ void Checkers::check_line(Host& host, unsigned volume, const EpochRecord& epoch)
   if (epoch.id == v.newest->id) return;
   const bool disjoint = (epoch.members.bits & v.newest->members.bits) == 0;
   if (v.newest->descends_from(epoch) && !disjoint) return;
-  if (split_expected_) return void(split_ = true);
+  if (v.lifted) return void(v.lifted->split = true);
   world_.verdict.fail(std::string("promise 2: node ") + host.name() + " acknowledges a write in epoch " +
                       name_of(epoch) + " after writes were acknowledged in epoch " + name_of(*v.newest) +
                       (disjoint ? ", whose members are others" : ", which does not descend from it"));
 }
 
 void Checkers::read_answered(Host& host, unsigned volume, Moment began) {
-  if (!world_.kind.replicates || split_) return;
+  look_for_one(volume);
+  if (!world_.kind.replicates || split(volume)) return;
   if (host.found_set_back()) world_.verdict.fail("a process that knows that it was set back answers a read");
   const Volume& v = volumes_[volume];
   const auto own = host.status(volume);
@@ -171,20 +174,72 @@ void Checkers::set_back(NodeSide side) {
 }
 
 void Checkers::both_set_back() {
-  split_expected_ = true;
   for (unsigned v = 0; v < volumes_.size(); ++v) {
+    lift(v);
     volumes_[v].newest.reset();
     world_.history.set_back(v);
   }
 }
 
+// --- What an operator's word lifts -----------------------------------------------------------------------------------
+
+Checkers::Lifted& Checkers::lift(unsigned volume) {
+  Volume& v = volumes_[volume];
+  v.was_forced = true;
+  if (!v.lifted) v.lifted = Lifted{.since = world_.history.begin_read()};
+  return *v.lifted;
+}
+
+void Checkers::force_ordered(const Host& host, unsigned volume) {
+  Lifted& lifted = lift(volume);
+  lifted.told = &host;
+  lifted.life = host.life();
+}
+
+void Checkers::force_answered(unsigned volume) {
+  if (auto& lifted = volumes_[volume].lifted) lifted->told = nullptr;
+}
+
+void Checkers::expect_loss() {
+  for (unsigned v = 0; v < volumes_.size(); ++v) lift(v).split = true;
+}
+
+void Checkers::expect_split() {
+  for (unsigned v = 0; v < volumes_.size(); ++v) lift(v).for_good = true;
+}
+
+/// What hosts saw meanwhile may be of either line, and what was acknowledged may be lost.
+void Checkers::look_for_one(unsigned volume) {
+  Volume& v = volumes_[volume];
+  if (!v.lifted || v.lifted->for_good) return;
+  if (v.lifted->told && v.lifted->told->running() && v.lifted->told->life() == v.lifted->life) return;
+  const auto a = world_.host(NodeSide::a).status(volume), b = world_.host(NodeSide::b).status(volume);
+  if (!a || !b || a->state != MirrorState::in_sync || b->state != MirrorState::in_sync) return;
+  if (a->epoch.id != b->epoch.id) return;
+  if (v.lifted->split) {
+    world_.history.leave_out(volume, v.lifted->since);
+    v.newest = a->epoch;
+    v.newest_since = world_.history.begin_read();
+  }
+  v.lifted.reset();
+}
+
+void Checkers::end() {
+  for (unsigned v = 0; v < volumes_.size(); ++v) {
+    look_for_one(v);
+    if (split(v)) world_.history.leave_out(v, volumes_[v].lifted->since, kNever);
+  }
+}
+
 void Checkers::volume_seen(Host& host, unsigned volume, const replication::VolumeStatus& status) {
-  if (status.state == MirrorState::split_brain) split_ = true;
-  if (status.state == MirrorState::split_brain && !split_expected_) {
+  look_for_one(volume);
+  Volume& v = volumes_[volume];
+  if (status.state == MirrorState::split_brain && v.lifted) v.lifted->split = true;
+  if (status.state == MirrorState::split_brain && !v.lifted) {
     world_.verdict.fail(std::string("promise 2: node ") + host.name() + " finds volume " + std::to_string(volume) +
                         " in split brain, and no operator forced anything: " + status.reason);
   }
-  const std::uint64_t acted = volumes_[volume].acted_in[static_cast<std::size_t>(host.side())];
+  const std::uint64_t acted = v.acted_in[static_cast<std::size_t>(host.side())];
   if (status.epoch.number != 0 && status.epoch.number < acted) {
     world_.verdict.fail(std::string("promise 6: node ") + host.name() + " is back in epoch " + name_of(status.epoch) +
                         " though it acknowledged writes in epoch " + std::to_string(acted));

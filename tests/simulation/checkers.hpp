@@ -25,13 +25,20 @@ class Checkers {
   /// Promise 4: who is not a member of the newest epoch does not answer by itself.
   void read_answered(Host& host, unsigned volume, Moment began);
   void volume_seen(Host& host, unsigned volume, const replication::VolumeStatus& status);
-  /// An operator forces a replica whose partner goes on, too: split brain is no broken promise in this world.
-  void expect_split() { split_expected_ = true; }
-  /// By an operator's word hosts lose what was acknowledged; that both copies end alike is promised all the same.
-  void expect_loss() { split_expected_ = split_ = true; }
-  [[nodiscard]] bool expects_split() const { return split_expected_; }
-  /// It came to that: both went on, and what one of them acknowledged will be given up.
-  [[nodiscard]] bool split() const { return split_; }
+  /// An operator forces a replica whose partner may go on, too: from now on split brain of that volume is no broken
+  /// promise, until the order was answered, or is lost with its process, and both copies are one again.
+  void force_ordered(const Host& host, unsigned volume);
+  void force_answered(unsigned volume);
+  /// By an operator's word hosts lose what was acknowledged, of every volume, until both copies are one again.
+  void expect_loss();
+  /// The same as if every volume were forced, for good: of worlds that are played by hand.
+  void expect_split();
+  /// Some operator had his word since the world began.
+  [[nodiscard]] bool was_forced(unsigned volume) const { return volumes_[volume].was_forced; }
+  /// It came to that: both went on, and what one of them acknowledged will be given up, or is lost already.
+  [[nodiscard]] bool split(unsigned volume) const { return volumes_[volume].lifted && volumes_[volume].lifted->split; }
+  /// Nothing more is asked of the world.
+  void end();
   /// The node's disks are those of an earlier day.
   void set_back(engine::NodeSide side);
   /// Both nodes' are: what hosts wrote may be lost, and an operator may have to say which of the two goes on.
@@ -46,11 +53,23 @@ class Checkers {
   void note_written(unsigned volume, std::uint64_t first, std::uint32_t count, Value value);
 
  private:
+  /// What an operator's word lifts: from then on until both copies are one again.
+  struct Lifted {
+    Moment since = 0;
+    bool split = false;
+    bool for_good = false;
+    const Host* told = nullptr;  ///< an order that has no answer yet
+    std::uint64_t life = 0;      ///< … of the process that it was given to
+  };
   struct Volume {
+    std::optional<Lifted> lifted;
+    bool was_forced = false;
     std::optional<engine::EpochRecord> newest;  ///< that acknowledged a write
     Moment newest_since = 0;
     std::array<std::uint64_t, 2> acted_in{};  ///< the highest epoch number that each node acknowledged in
   };
+  Lifted& lift(unsigned volume);
+  void look_for_one(unsigned volume);
   [[nodiscard]] static bool has_left(Host& host, unsigned volume, const engine::EpochRecord& epoch);
   /// The epoch in which `host` acknowledges something just now, unless that can't be told.
   struct Acting {
@@ -65,9 +84,7 @@ class Checkers {
   void check_line(Host& host, unsigned volume, const engine::EpochRecord& epoch);
 
   World& world_;
-  bool split_expected_ = false;
   Moment set_back_at_[2] = {0, 0};
-  bool split_ = false;
   std::vector<Volume> volumes_;
   std::vector<std::vector<Value>> seen_;
 };

@@ -44,6 +44,13 @@ void History::lost_power(unsigned volume, const std::function<bool(const WriteRe
   }
 }
 
+void History::leave_out(unsigned volume, Moment since, Moment until) {
+  left_out_.push_back({volume, since, until});
+  for (WriteRecord& w : writes_) {
+    if (w.volume == volume) w.flushed = false;
+  }
+}
+
 void History::set_back(unsigned volume) {
   for (WriteRecord& w : writes_) {
     if (w.volume == volume) w.flushed = false;

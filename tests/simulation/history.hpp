@@ -13,7 +13,7 @@
 //
 // Where a power cut may take what was in a write cache, the history of a block falls into parts. In those behind the
 // moment the writes that may be lost count as such whose outcome is unknown: what was seen of them before says nothing,
-// and one that is seen afterwards is there to stay.
+// and one that is seen afterwards is there to stay. So do writes before the end of a time that is left out.
 #include <algorithm>
 #include <cstdint>
 #include <functional>
@@ -76,6 +76,11 @@ class History {
   /// Every copy lost its power that had what is not flushed: of that, what was cached may be gone.
   void lost_power(unsigned volume, const std::function<bool(const WriteRecord&)>& cached);
 
+  /// From then on until now hosts saw two lines, of which one is given up: nothing of that is judged, and of what was
+  /// written before its end any may be left.
+  void leave_out(unsigned volume, Moment since) { leave_out(volume, since, ++moment_); }
+  void leave_out(unsigned volume, Moment since, Moment until);
+
   /// Every copy is one of an earlier moment: what came since, and some of what came before, is gone.
   void set_back(unsigned volume);
 
@@ -107,6 +112,11 @@ class History {
     Moment finish = 0;
     Nanos time = 0;
   };
+  struct LeftOut {
+    unsigned volume = 0;
+    Moment from = 0, to = kNever;
+  };
+  std::vector<LeftOut> left_out_;
   std::vector<WriteRecord> writes_;  ///< by value; [0] is the zeroes that a volume starts with
   std::vector<Observation> observations_;
   std::size_t reads_ = 0;

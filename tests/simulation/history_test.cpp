@@ -340,5 +340,56 @@ TEST_F(CachedHistory, WhatACutCameInTheMidstOfIsFromBeforeItOrBehind) {
   EXPECT_TRUE(linearizable());
 }
 
+// --- Times that are left out -----------------------------------------------------------------------------------------
+
+TEST_F(HistoryJudge, WhatWasSeenOfTwoLinesIsNotJudged) {
+  const Value one = written();
+  const Moment since = history.begin_read();
+  const Value two = written();
+  read(one);
+  read(two);
+  read(one);
+  history.leave_out(0, since);
+  EXPECT_TRUE(linearizable());
+  read(one);
+  EXPECT_TRUE(linearizable()) << "either line may be the one that is kept";
+}
+
+TEST_F(HistoryJudge, WhatCameBeforeTheTimeLeftOutIsJudged) {
+  const Value one = written();
+  (void)written();
+  read(one);
+  history.leave_out(0, history.begin_read());
+  EXPECT_FALSE(linearizable());
+}
+
+TEST_F(HistoryJudge, WhatComesBehindTheTimeLeftOutIsOneDiskAgain) {
+  const Value one = written();
+  const Moment since = history.begin_read();
+  const Value two = written();
+  history.leave_out(0, since);
+  read(one);
+  EXPECT_TRUE(linearizable()) << "two was given up";
+  read(two);
+  EXPECT_FALSE(linearizable());
+}
+
+TEST_F(HistoryJudge, WhatIsAcknowledgedBehindTheTimeLeftOutIsThereToStay) {
+  const Value one = written();
+  history.leave_out(0, history.begin_read());
+  (void)written();
+  read(one);
+  EXPECT_FALSE(linearizable());
+}
+
+TEST_F(HistoryJudge, AnotherVolumeIsJudgedMeanwhile) {
+  const Moment since = history.begin_read();
+  const Value one = written();
+  (void)written();
+  read(one);
+  history.leave_out(1, since);
+  EXPECT_FALSE(linearizable());
+}
+
 }  // namespace
 }  // namespace lockstep::simulation

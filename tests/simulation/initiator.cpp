@@ -217,7 +217,7 @@ void Initiator::on_done(engine::DiskRequest& request) {
   const Lane& lane = self.lanes_[a.lane];
   const bool current = lane.attempt == &a;
   // After a force each line has a size of its own. A machine that was paused may not know yet that the volume grew.
-  const bool may_be_smaller = self.world_.checkers->expects_split() || self.world_.scenario.faults.pause;
+  const bool may_be_smaller = self.world_.checkers->was_forced(a.volume) || self.world_.scenario.faults.pause;
   if (current && request.status == make_error_code(Errc::out_of_range) && !may_be_smaller) {
     self.world_.verdict.fail("a node was asked for what initiators had been told there is, and called it out of range");
   }

@@ -328,7 +328,7 @@ void Nemesis::nurse() {
       const auto status = host.status(v);
       if (!status) continue;
       world_.bad_sectors->heal_what_is_told(host, v, *status);
-      if (status->state == replication::MirrorState::split_brain && world_.checkers->split()) give_up_a_split(host, v);
+      if (status->state == replication::MirrorState::split_brain && world_.checkers->split(v)) give_up_a_split(host, v);
       if (status->state == replication::MirrorState::waiting && restored_ == &host) go_on_with_an_old_copy(host, v);
       if (side == NodeSide::b) decide_between_old_copies(v);
       if (grew_in_the_dark(host, v)) go_on_with_an_old_copy(world_.host(engine::other(side)), v);

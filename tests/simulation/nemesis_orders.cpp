@@ -46,7 +46,6 @@ void Nemesis::force(Host& host) {
   if (!usable(host) || !world_.is_whole()) return;
   Host& partner = world_.host(engine::other(host.side()));
   careful_until_ = world_.scheduler.now() + kLongestCare;
-  world_.checkers->expect_split();
   const Nanos time = random_.between(kSecond, 8 * kSecond);
   if (random_.chance(300'000)) {
     for (const NodeSide side : {NodeSide::a, NodeSide::b}) {
@@ -97,7 +96,9 @@ void Nemesis::on_force(void* self, std::uint64_t how) {
   for (unsigned v = 0; v < world.scenario.volumes.size(); ++v) {
     if (!host.status(v)) continue;
     world.trace.add(host.name(), "operator.force", {{"volume", v}});
-    host.program()->force_solo(v, (how & 2) != 0, [&world, name = host.name()](engine::Result<void> done) {
+    world.checkers->force_ordered(host, v);
+    host.program()->force_solo(v, (how & 2) != 0, [&world, v, name = host.name()](engine::Result<void> done) {
+      world.checkers->force_answered(v);
       world.trace.add(name, "operator.forced", {{"done", done.has_value()}});
       if (!done) world.trace.note(name, done.error().message);
     });
@@ -109,9 +110,10 @@ void Nemesis::give_up(Host& host) {
   const auto volume = static_cast<unsigned>(random_.below(world_.scenario.volumes.size()));
   if (!usable(host) || !host.status(volume)) return;
   world_.trace.add(host.name(), "operator.give_up", {{"volume", volume}});
-  host.program()->give_up(volume, [this, name = host.name()](engine::Result<void> done) {
+  const bool split = world_.checkers->split(volume);
+  host.program()->give_up(volume, [this, volume, split, name = host.name()](engine::Result<void> done) {
     world_.trace.add(name, "operator.gave_up", {{"done", done.has_value()}});
-    if (done && !world_.checkers->split()) {
+    if (done && !split && !world_.checkers->split(volume)) {
       world_.verdict.fail(std::string("promise 6: node ") + name +
                           " gives up its changes though the two replicas never parted ways");
     }
@@ -122,7 +124,9 @@ void Nemesis::give_up(Host& host) {
 void Nemesis::go_on_with_an_old_copy(Host& host, unsigned volume) {
   if (!usable(host)) return;
   world_.trace.add(host.name(), "operator.force", {{"volume", volume}});
-  host.program()->force_solo(volume, true, [](engine::Result<void>) {});
+  world_.checkers->force_ordered(host, volume);
+  host.program()->force_solo(volume, true,
+                             [this, volume](engine::Result<void>) { world_.checkers->force_answered(volume); });
 }
 
 /// A copy that was set back and grew where it heard nobody stands in an epoch of its own, but knows of its later state:

@@ -137,5 +137,26 @@ TEST(Forced, AReplicaThatLeftIsAWholeMemberAgain) {
   EXPECT_EQ(pair.value_at(kA, kSince), kAfter);
 }
 
+/// What the simulator's judges have to look away from.
+TEST(Forced, TheSplitThatItMadeIsOverWhenBothCopiesAreOneAgain) {
+  ScriptedPair pair(pair_program(), prefers_a);
+  Checkers& checkers = *pair.world().checkers;
+  for (const NodeSide side : {kA, kB}) pair.world().cut(side, false);
+  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::solo) && !pair.status(kB).serving; }));
+  checkers.force_ordered(pair.host(kB), 0);
+  Force force(pair, kB, false);
+  checkers.force_answered(0);
+  ASSERT_TRUE(force.done()) << force.why();
+  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kB, MirrorState::solo); }));
+  for (const NodeSide side : {kA, kB}) ASSERT_FALSE(pair.written(side, kOld, kBefore));
+  for (const NodeSide side : {kA, kB}) pair.world().cut(side, true);
+  ASSERT_TRUE(pair.wait_for([&] { return see_a_split(pair); }));
+  EXPECT_TRUE(checkers.split(0));
+  pair.host(kB).program()->give_up(0, [](engine::Result<void>) {});
+  expect_equal_copies(pair);
+  EXPECT_FALSE(checkers.split(0));
+  EXPECT_EQ(pair.violation(), "");
+}
+
 }  // namespace
 }  // namespace lockstep::simulation

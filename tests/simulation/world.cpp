@@ -140,11 +140,9 @@ Outcome World::run() {
   run_until(scheduler.now() + scenario.duration);
   if (!verdict.failed()) settle();
   if (!verdict.failed()) bad_sectors->read_each();
-  // After a split nobody's history holds: what one of the two acknowledged was given up.
-  if (!verdict.failed() && !checkers->split()) read_everything();
-  if (!checkers->split()) {
-    if (const auto wrong = history.check()) verdict.fail(*wrong);
-  }
+  checkers->end();
+  if (!verdict.failed()) read_everything();
+  if (const auto wrong = history.check()) verdict.fail(*wrong);
   // Last, since a history says more about what went wrong than two images do.
   if (!verdict.failed()) compare_replicas();
   Outcome outcome;
