@@ -38,6 +38,10 @@ class FakeDisk final : public engine::Disk {
     // Where hosts lose patience, something must take long.
     if (machine_.scenario.hosts.impatient && machine_.random.chance(20'000)) took = machine_.random.below(12 * kSecond);
     begun_[&request] = {machine_.scheduler.now(), false};
+    if (shared_.flaw == FakeFlaw::refuses) {
+      request.status = Errc::io_error;
+      return machine_.scheduler.after(took, machine_.owner, &FakeDisk::on_done, &request);
+    }
     const Nanos effect = machine_.random.below(took + 1);
     if (shared_.flaw == FakeFlaw::torn_compare && request.opcode == DiskOpcode::compare_and_write) {
       machine_.scheduler.after(effect, machine_.owner, &FakeDisk::on_look, &request);

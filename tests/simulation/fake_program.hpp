@@ -13,6 +13,7 @@ enum class FakeFlaw : std::uint8_t {
   torn_compare,    ///< COMPARE AND WRITE looks and writes at two different moments
   misplaces,       ///< some writes go to the next block
   ignores_cancel,  ///< carries out what was cancelled, after it said that it is over
+  refuses,         ///< answers every command with an error
   ignores_age,     ///< carries out what is so old that its host may have tried it elsewhere
 };
 

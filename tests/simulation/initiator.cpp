@@ -265,6 +265,7 @@ void Initiator::conclude(Lane& lane, Attempt& a) {
     release(a);
     return finish(number);
   } else if (status) {
+    demand_a_good_one(lane, status);
     const bool once = lane.kind == Kind::compare_and_write;
     release(a);
     if (!once && lane.tries < kMostTries) return retry(number, random_.between(2, 60) * kMillisecond);
@@ -278,6 +279,14 @@ void Initiator::conclude(Lane& lane, Attempt& a) {
   }
   release(a);
   finish(number);
+}
+
+/// Nodes that start have the other one asked; a host that is told so soon has its answer there.
+void Initiator::demand_a_good_one(const Lane& lane, std::error_code status) {
+  const bool gives_up = lane.kind != Kind::compare_and_write && lane.tries >= kMostTries;
+  if (!world_.scenario.faultless() || (!gives_up && status != make_error_code(Errc::io_error))) return;
+  world_.verdict.fail("liveness: initiator " + std::to_string(number_) + " is told " + status.message() + " at try " +
+                      std::to_string(lane.tries) + ", and nothing was ever broken");
 }
 
 void Initiator::conclude_read(Lane& lane, Attempt& a) {

@@ -170,6 +170,7 @@ class Initiator {
   void answered(Attempt& attempt);
   void conclude(Lane& lane, Attempt& attempt);
   void acknowledge(Lane& lane);
+  void demand_a_good_one(const Lane& lane, std::error_code status);
   void conclude_read(Lane& lane, Attempt& attempt);
   void conclude_compare(Lane& lane, Attempt& attempt, bool hit);
   void retry(unsigned lane, Nanos delay);

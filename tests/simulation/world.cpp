@@ -85,6 +85,7 @@ World::World(const WorldOptions& options, const ProgramKind& program)
   nemesis = std::make_unique<Nemesis>(*this, random.split());
   grower = std::make_unique<Grower>(*this);
   bad_sectors = std::make_unique<BadSectors>(*this);
+  final_commands = std::make_unique<FinalCommands>(*this);
   arbiter_changer = std::make_unique<ArbiterChanger>(*this);
   lease_changer = std::make_unique<LeaseChanger>(*this);
   for (unsigned i = 0; i < scenario.initiators; ++i) {
@@ -140,6 +141,7 @@ Outcome World::run() {
   run_until(scheduler.now() + scenario.duration);
   if (!verdict.failed()) settle();
   if (!verdict.failed()) bad_sectors->read_each();
+  if (!verdict.failed()) final_commands->demand_good_answers();
   checkers->end();
   if (!verdict.failed()) read_everything();
   if (const auto wrong = history.check()) verdict.fail(*wrong);

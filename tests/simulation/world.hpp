@@ -10,6 +10,7 @@
 #include "tests/simulation/arbiter_changer.hpp"
 #include "tests/simulation/bad_sectors.hpp"
 #include "tests/simulation/checkers.hpp"
+#include "tests/simulation/final_commands.hpp"
 #include "tests/simulation/grower.hpp"
 #include "tests/simulation/history.hpp"
 #include "tests/simulation/host.hpp"
@@ -87,6 +88,7 @@ class World {
   std::unique_ptr<Nemesis> nemesis;
   std::unique_ptr<Grower> grower;
   std::unique_ptr<BadSectors> bad_sectors;
+  std::unique_ptr<FinalCommands> final_commands;
   std::unique_ptr<ArbiterChanger> arbiter_changer;
   std::unique_ptr<LeaseChanger> lease_changer;
   std::uint64_t wanted_size = 0;  ///< of the first volume, as its operator decided; 0: as it was made

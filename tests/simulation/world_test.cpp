@@ -114,6 +114,17 @@ TEST_P(BrokenDisk, IsCaught) {
   FAIL() << "no seed up to 100 found it";
 }
 
+TEST(World, ADiskThatRefusesEverythingIsCaughtInEveryWorld) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    const ProgramKind kind = fake_program(FakeFlaw::refuses);
+    WorldOptions options;
+    options.seed = seed;
+    ASSERT_TRUE(options.switches.settle("impatient", false));
+    const Outcome outcome = World(options, kind).run();
+    EXPECT_TRUE(outcome.violation.starts_with("liveness")) << "seed " << seed << ": " << outcome.violation;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Simulator, BrokenDisk,
                          testing::Values(std::pair{"LosesWrites", FakeFlaw::loses_writes},
                                          std::pair{"ReadsOld", FakeFlaw::reads_old},
