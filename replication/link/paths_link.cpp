@@ -82,7 +82,6 @@ void PathsLink::Impl::on_join_answer(PathSlot path, const IoResult<LinkAnswer>& 
   }
   addresses = answer->addresses;
   overtaken_in_a_row = 0;
-  joined_at[index_of(path)] = clock.now();
   manager.joined(path, clock.now());
   if (is<Established>()) return pump();
   auto& beginning = std::get<Beginning>(state);
@@ -178,9 +177,7 @@ void PathsLink::Impl::tick() {
     return end_session("No path to the partner is left.");
   }
   for_each(orders.probe, [&](PathSlot path) { probe(path); });
-  for_each(manager.joined(), [&](PathSlot path) {
-    if (clock.now() - joined_at[index_of(path)] >= proof_after) prove(path);
-  });
+  for_each(orders.prove, [&](PathSlot path) { prove(path); });
   if (told < numbered.sender.acknowledged()) {
     if (const auto path = manager.best(load, clock.now())) probe(*path);
   }

@@ -32,12 +32,7 @@ struct PathsLink::Impl {
   };
 
   Impl(engine::Clock& c, const engine::Uuid& own, std::vector<PathOut> all, PathTimes times, std::size_t proof_bytes)
-      : clock(c),
-        process(own),
-        paths(std::move(all)),
-        manager(times, ranks_of(paths)),
-        proof(proof_bytes),
-        proof_after(times.first_proof / 3) {}
+      : clock(c), process(own), paths(std::move(all)), manager(times, ranks_of(paths)), proof(proof_bytes) {}
 
   static std::vector<PathRank> ranks_of(const std::vector<PathOut>& paths) {
     std::vector<PathRank> ranks;
@@ -60,8 +55,6 @@ struct PathsLink::Impl {
   PathSet probing;                     ///< with a question under way
   PathSet being_proven;                ///< with a proof under way
   const std::vector<std::byte> proof;  ///< what one consists of, on every path
-  const engine::Duration proof_after;  ///< of the join: what waited for the path goes first, and small news
-  std::array<engine::TimePoint, kMaxPaths> joined_at{};
   std::array<std::uint64_t, kMaxPaths> load{};
   std::array<std::size_t, kMaxPaths> ahead_out{};  ///< copies of heartbeats, answered elsewhere or not
   WindowBytes window{kMaxBytesUnderWay};           ///< of numbered requests

@@ -47,9 +47,25 @@ void PathManager::carried(PathSlot path) {
   if (auto* proving = std::get_if<Proving>(&at(path).state)) proving->carried = true;
 }
 
-bool PathManager::is_to_carry(PathSlot path) const {
-  const auto* proving = std::get_if<Proving>(&paths_[index_of(path)].state);
+bool PathManager::is_to_carry(const Path& path) {
+  const auto* proving = std::get_if<Proving>(&path.state);
   return proving != nullptr && !proving->carried;
+}
+
+bool PathManager::is_to_carry(PathSlot path) const { return is_to_carry(paths_[index_of(path)]); }
+
+/// After a third of what a path has to prove itself: what waited for it goes first, and small news; and where what is
+/// large holds up its heartbeats, and so is its end, that is seldom. Where no path carries, requests need to know soon.
+PathSet PathManager::due_to_carry(TimePoint now) const {
+  const bool one_carries =
+      std::ranges::any_of(paths_, [](const Path& path) { return has_joined(path) && !is_to_carry(path); });
+  PathSet due;
+  for (std::size_t i = 0; i < paths_.size(); ++i) {
+    if (!is_to_carry(paths_[i])) continue;
+    const auto proof = one_carries ? paths_[i].proof : times_.first_proof;
+    if (now - std::get<Proving>(paths_[i].state).since >= proof / 3) due.add(static_cast<PathSlot>(i));
+  }
+  return due;
 }
 
 void PathManager::note_fault(Path& path, TimePoint now) const {
@@ -119,6 +135,7 @@ PathOrders PathManager::tick(TimePoint now) {
     any |= has_joined(path);
     joining |= is<Joining>(slot);
   }
+  orders.prove = due_to_carry(now);
   if (any) {
     without_since_.reset();
   } else if (!without_since_) {
@@ -136,6 +153,7 @@ std::optional<PathSlot> PathManager::best(std::span<const std::uint64_t> load, T
     const Path &x = paths_[one], &y = paths_[other];
     const bool x_is_proven = is_proven(x, now), y_is_proven = is_proven(y, now);
     if (x_is_proven != y_is_proven) return x_is_proven;
+    if (is_to_carry(x) != is_to_carry(y)) return is_to_carry(y);
     return x.rank != y.rank ? x.rank < y.rank : load[one] < load[other];
   };
   for (std::size_t i = 0; i < paths_.size(); ++i) {

@@ -6,7 +6,8 @@
 //    └─────destroyed───── Dying ◀──────────── fault, or silence ──────────────────────────────────────────┘
 //
 // A path that is Down dials by itself. Requests go by the proven path of the best rank; by one that is only proving
-// while none is proven. That heartbeats pass proves little: a network may pass what is small and lose what is large.
+// while none is proven, where something large came through if there is one. That heartbeats pass proves little: a
+// network may pass what is small and lose what is large.
 // Paths of the same rank share: the next request goes to the one with the fewest bytes under way. So a path that comes
 // back is used again when it has proven itself, and one that comes and goes proves longer each time. Requests that are
 // under way stay where they are until they are answered or their path is destroyed.
@@ -54,6 +55,7 @@ struct PathTimes {
 struct PathOrders {
   PathSet probe;              ///< send a question to these
   PathSet end;                ///< destroy these: they are Dying
+  PathSet prove;              ///< send something large by these, where none of it is under way
   bool session_over = false;  ///< no path was left for too long, and none is about to join
 };
 
@@ -127,6 +129,8 @@ class PathManager {
   [[nodiscard]] Path& at(PathSlot path) { return paths_[index_of(path)]; }
   [[nodiscard]] static Silence* silence_of(Path& path);
   [[nodiscard]] static bool has_joined(const Path& path);
+  [[nodiscard]] static bool is_to_carry(const Path& path);
+  [[nodiscard]] PathSet due_to_carry(engine::TimePoint now) const;
   void note_fault(Path& path, engine::TimePoint now) const;
   void forgive_own_gap(engine::TimePoint now);
   [[nodiscard]] bool another_speaks(const Path& path, engine::TimePoint now);

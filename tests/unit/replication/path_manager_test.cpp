@@ -41,6 +41,7 @@ class Paths : public testing::Test {
       for (std::uint8_t p = 0; p < manager->count(); ++p) {
         if (orders.probe.contains(PathSlot{p})) all.probe.add(PathSlot{p});
         if (orders.end.contains(PathSlot{p})) all.end.add(PathSlot{p});
+        if (orders.prove.contains(PathSlot{p})) all.prove.add(PathSlot{p});
       }
       all.session_over |= orders.session_over;
     }
@@ -132,6 +133,31 @@ TEST_F(Paths, WhatCameThroughBeforeALossProvesNothingAfterIt) {
   EXPECT_FALSE(manager->is_proven(kFast));
 }
 
+TEST_F(Paths, IsToCarrySomethingLargeAfterAThirdOfItsProof) {
+  make({kRdma, kTcp});
+  come_up(kSlow);
+  const auto comes_again = [this] { fault(kFast), join(kFast); };
+  comes_again();
+  for (const auto third : {1s, 2s, 4s, 8s, 16s, 20s, 20s}) {
+    comes_again();
+    EXPECT_TRUE(pass(third - 25ms, set({kFast, kSlow})).prove.empty()) << third.count();
+    EXPECT_EQ(pass(25ms, set({kFast, kSlow})).prove, set({kFast})) << third.count();
+  }
+  manager->carried(kFast);
+  EXPECT_TRUE(pass(1s, set({kFast, kSlow})).prove.empty()) << "it has";
+}
+
+/// Which of them lets data through nobody knows, and requests go by any.
+TEST_F(Paths, AreToCarrySomethingLargeSoonWhileNoneHas) {
+  make({kTcp, kTcp});
+  join(kFast), join(kSlow);
+  for (int i = 0; i < 6; ++i) {
+    for (const PathSlot path : {kFast, kSlow}) fault(path), join(path);
+    EXPECT_TRUE(pass(975ms, set({kFast, kSlow})).prove.empty());
+    EXPECT_EQ(pass(25ms, set({kFast, kSlow})).prove, set({kFast, kSlow}));
+  }
+}
+
 TEST_F(Paths, OnlyOneThatHasJoinedIsToCarry) {
   make({kTcp});
   EXPECT_FALSE(manager->is_to_carry(kFast));
@@ -159,6 +185,19 @@ TEST_F(Paths, OneThatOnlyProvesIsUsedWhenNoneIsProven) {
   come_up(kFast);
   fault(kSlow);
   EXPECT_EQ(best(), kFast);
+}
+
+TEST_F(Paths, WhileNoneIsProvenTheOneByWhichSomethingLargeCameIsUsed) {
+  make({kRdma, kTcp, kTcp});
+  join(kFast), join(kSlow), join(kTwin);
+  load = {0, 1000, 3000};
+  EXPECT_EQ(best(), kFast) << "nothing tells them apart but what they are";
+  manager->carried(kTwin);
+  EXPECT_EQ(best(), kTwin);
+  manager->carried(kSlow);
+  EXPECT_EQ(best(), kSlow);
+  fault(kSlow), fault(kTwin);
+  EXPECT_EQ(best(), kFast) << "none else is left";
 }
 
 TEST_F(Paths, OneThatComesAndGoesProvesTwiceAsLongEachTimeAndAMinuteAtMost) {

@@ -173,12 +173,14 @@ class Path final : public Link {
   }
   /// Of the proof that is under way, if there is one.
   void answer_proof(AnswerKind with = AnswerKind::alive) { end_proof(LinkAnswer{encode_answer_frame({with, {}}), 0}); }
-  void end_proof(const engine::IoResult<LinkAnswer>& result) {
-    const auto proof =
-        std::ranges::find_if(sent, [](const Sent& one) { return one.frame().kind == FrameKind::measure; });
-    if (proof == sent.end()) return;
-    auto done = std::move(proof->done);
-    sent.erase(proof);
+  void end_proof(const engine::IoResult<LinkAnswer>& result) { end_first(FrameKind::measure, result); }
+  /// Of the question that is under way, if there is one.
+  void answer_probe() { end_first(FrameKind::probe, LinkAnswer{encode_answer_frame({AnswerKind::alive, {}}), 0}); }
+  void end_first(FrameKind kind, const engine::IoResult<LinkAnswer>& result) {
+    const auto first = std::ranges::find_if(sent, [kind](const Sent& one) { return one.frame().kind == kind; });
+    if (first == sent.end()) return;
+    auto done = std::move(first->done);
+    sent.erase(first);
     done(result);
   }
   /// Without a word of the path itself.
@@ -238,6 +240,13 @@ struct WayOut : testing::Test {
   void pass(engine::Duration time) {
     for (engine::Duration gone{0}; gone < time; gone += std::chrono::milliseconds(5)) {
       clock.advance(std::chrono::milliseconds(5));
+    }
+  }
+  /// Each path says that it is alive.
+  void pass_and_hear(engine::Duration time) {
+    for (engine::Duration gone{0}; gone < time; gone += std::chrono::milliseconds(25)) {
+      pass(std::chrono::milliseconds(25));
+      for (auto& path : paths) path->answer_probe();
     }
   }
   lockstep::test::FakeClock clock;

@@ -51,6 +51,31 @@ TEST_F(WayOut, APathThatComesAgainProvesItselfAgain) {
   }
 }
 
+/// What holds up its heartbeats, and is its end, comes ever more seldom.
+TEST_F(WayOut, APathThatIsLostAgainAndAgainProvesItselfLaterEachTimeWhileAnotherCarries) {
+  start_and_join(2);
+  pass(kJustBefore + kThen);
+  paths[1]->answer_proof();
+  for (const auto later : {0ms, 1000ms, 3000ms, 7000ms}) {
+    lose(0);
+    join(0);
+    pass_and_hear(later + kJustBefore);
+    EXPECT_EQ(paths[0]->count(FrameKind::measure), 0u) << later.count();
+    pass_and_hear(kThen);
+    EXPECT_EQ(paths[0]->count(FrameKind::measure), 1u) << later.count();
+  }
+}
+
+TEST_F(WayOut, RequestsGoByThePathThatHasCarriedSomethingLargeWhileNoneIsProven) {
+  start_and_join(2);
+  pass(kJustBefore + kThen);
+  paths[1]->answer_proof();
+  ASSERT_FALSE(link->paths().is_proven(slot(1)));
+  for (int i = 0; i < 4; ++i) send();
+  EXPECT_EQ(paths[0]->count(FrameKind::numbered), 0u);
+  EXPECT_EQ(paths[1]->count(FrameKind::numbered), 4u);
+}
+
 TEST_F(WayOut, APartnerThatAnswersAProofWithTheSessionsEndEndsIt) {
   start_and_join(1);
   pass(kJustBefore + kThen);
