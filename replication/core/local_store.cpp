@@ -64,6 +64,10 @@ void LocalStore::fail(const std::string& why, std::error_code error) {
 
 void LocalStore::fail_flush(std::error_code error) {
   flush_failed = true;
+  if (standing_.is_alone()) {
+    lost_alone = true;
+    untold = error;
+  }
   fail("The store failed a flush: " + error.message() + ".", error);
 }
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "engine/disk.hpp"
 #include "engine/locks/range_lock.hpp"
@@ -67,6 +68,8 @@ struct LocalStore {
   engine::TimePoint failed_at;
   engine::TimePoint returned_at;  ///< when the store last completed anything
   bool flush_failed = false;      ///< and what it lost no later flush brings back: the dirty bits stay, also alone
+  bool lost_alone = false;        ///< a flush failed where no partner had what it lost
+  std::error_code untold;         ///< what that one failed by: the next host that flushes is to hear it
   std::string reason;             ///< of the failure, a sentence for a person
   ReadErrors read_errors;
   unsigned owed = 0;  ///< callbacks that no operation stands for
@@ -100,6 +103,8 @@ struct LocalStore {
   /// is nobody to hand over to: each operation tells its own error.
   void fail(const std::string& why, std::error_code error = {});
   void fail_flush(std::error_code error);
+  /// To a host whose flush went well: a store tells of what it lost once, and this node's own flush may have heard it.
+  [[nodiscard]] std::error_code tell() { return std::exchange(untold, {}); }
   void fail_metadata(const std::string& why) { user_.on_metadata_failed(why); }
   /// Makes `known` durable; a failure is the metadata's. `done` runs only when it went well.
   void keep_knowledge(engine::Callback<> done = [] {});

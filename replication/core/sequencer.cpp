@@ -245,6 +245,7 @@ void Sequencer::on_stored(Op& op, std::error_code error) {
   if (op.tracked) error ? store_.indeterminate.add(op.extent) : store_.indeterminate.settle(op.extent);
   if (error && op.opcode == DiskOpcode::flush) {
     store_.fail_flush(error);
+    store_.untold = {};  // the operation tells it
   } else if (error && !standing_.is_alone()) {
     store_.fail("The store failed a write: " + error.message() + ".", error);
   }
@@ -315,6 +316,7 @@ void Sequencer::settle_failed(Op& op) {
 }
 
 void Sequencer::finish(Op& op, std::error_code status) {
+  if (op.opcode == DiskOpcode::flush && !status) status = store_.tell();
   if (op.tracked) regions_.end_write(op.extent, clock_.now());
   if (op.tracked && !status && op.opcode != DiskOpcode::renew_key) {
     store_.note_written(op.extent);

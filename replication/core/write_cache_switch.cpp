@@ -10,13 +10,13 @@ void WriteCacheSwitch::set(bool on, engine::Callback<> told) {
   const bool was = std::exchange(store_.info.write_cache, on);
   store_.was_cached |= on;
   if (on) {
-    told_.clear();
+    told_ = nullptr;
     again_ = stage_ == Stage::flushing;
     if (!again_) stage_ = Stage::settled;
     return told();
   }
   if (!was && stage_ == Stage::settled) return told();
-  told_.push_back(std::move(told));
+  told_ = std::move(told);
   if (stage_ == Stage::settled) stage_ = Stage::waits_for_turn;
   tick();
 }
@@ -27,14 +27,16 @@ void WriteCacheSwitch::tick() {
     stage_ = Stage::waits_for_earlier;
   }
   if (stage_ == Stage::waits_for_earlier && completions_.earlier_are_over()) return flush();
-  // Where nothing is served one of both is not to be had, and each try would be a flush of this store for nothing.
-  if (stage_ == Stage::waits_for_service && membership_.serving()) flush();
+  // Where nothing is served one of both is not to be had, and each try would be a flush of this store for nothing. And
+  // what was lost no later flush brings back, and not every host has heard of it.
+  if (stage_ == Stage::waits_for_service && membership_.serving() && !store_.lost_alone) flush();
 }
 
 /// This store by itself, too: the node that orders may be another process by now, and know of nothing that was cached.
 void WriteCacheSwitch::flush() {
   stage_ = Stage::flushing;
-  membership_.make_durable([this](std::error_code error) { error ? end_flush(false) : flush_both(); });
+  membership_.make_durable(
+      [this](std::error_code error) { error || store_.lost_alone ? end_flush(false) : flush_both(); });
 }
 
 void WriteCacheSwitch::flush_both() {
@@ -46,7 +48,9 @@ void WriteCacheSwitch::flush_both() {
 }
 
 void WriteCacheSwitch::on_flushed(engine::DiskRequest& request) {
-  static_cast<WriteCacheSwitch*>(request.owner)->end_flush(!request.status);
+  auto& self = *static_cast<WriteCacheSwitch*>(request.owner);
+  if (request.status && self.store_.lost_alone) self.store_.untold = request.status;  // this is no host
+  self.end_flush(!request.status && !self.store_.lost_alone);
 }
 
 void WriteCacheSwitch::end_flush(bool good) {
@@ -57,7 +61,7 @@ void WriteCacheSwitch::end_flush(bool good) {
   stage_ = good ? Stage::settled : Stage::waits_for_service;
   if (!good) return;
   mark<"write_cache.off_and_flushed">();
-  for (auto& told : std::exchange(told_, {})) told();
+  std::exchange(told_, nullptr)();
 }
 
 }  // namespace lockstep::replication

@@ -1,10 +1,9 @@
 #pragma once
 // A volume's write cache, put on and off in use. Hosts may be told that it is off when nothing that was acknowledged to
 // this node's is cached any more, in either store: what was under way then is over, and all was flushed after that.
+// Where a flush failed while this node was alone they are never, until the volume is attached again.
 //
 // Callers: the mirror, for the operator's word, and with each tick.
-#include <vector>
-
 #include "replication/core/completions.hpp"
 #include "replication/core/front.hpp"
 #include "replication/core/local_store.hpp"
@@ -17,7 +16,7 @@ class WriteCacheSwitch {
   WriteCacheSwitch(LocalStore& store, Completions& completions, Front& front, Membership& membership)
       : store_(store), completions_(completions), front_(front), membership_(membership) {}
 
-  /// From now on. `told`: hosts may be, perhaps from inside the call; never, where it is put on again before.
+  /// From now on. `told`: hosts may be, perhaps from inside the call; never, where it is put on or off again before.
   void set(bool on, engine::Callback<> told);
   /// A flush that could not be had is tried again.
   void tick();
@@ -42,7 +41,7 @@ class WriteCacheSwitch {
   Stage stage_ = Stage::settled;
   bool again_ = false;  ///< it was switched during a flush: another one counts
   engine::DiskRequest request_;
-  std::vector<engine::Callback<>> told_;
+  engine::Callback<> told_;
 };
 
 }  // namespace lockstep::replication

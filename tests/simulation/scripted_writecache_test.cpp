@@ -143,6 +143,56 @@ TEST(WriteCache, IsNotSaidToBeOffWhereItWasPutOnAgain) {
   EXPECT_TRUE(pair.wait_for([&] { return off == 1; }));
 }
 
+/// One that applies again what it has applied tells so each time, and nobody counts.
+TEST(WriteCache, IsSaidToBeOffOnceHoweverOftenItWasPutOffMeanwhile) {
+  ScriptedPair pair(pair_program(), cached);
+  ASSERT_FALSE(pair.written(kA, 8, 7));
+  hang(pair, kA);
+  int earlier = 0, last = 0;
+  for (int i = 0; i < 3; ++i) pair.host(kA).program()->set_write_cache(0, false, [&] { ++earlier; });
+  pair.host(kA).program()->set_write_cache(0, false, [&] { ++last; });
+  pair.mend(kA);
+  pair.host(kA).data(0).release_hung();
+  EXPECT_TRUE(pair.wait_for([&] { return last == 1; }));
+  EXPECT_EQ(earlier, 0);
+}
+
+void be_alone_with_what_is_cached(ScriptedPair& pair) {
+  pair.host(kB).end(Host::End::power_cut);
+  ASSERT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::solo); }));
+  ASSERT_FALSE(pair.written(kA, 8, 7));
+}
+
+/// The disk tells of what a flush lost once, and told nobody but this node: the next flush goes well without it.
+TEST(FailedFlush, OfACacheThatIsPutOffIsToldToTheNextHostThatFlushesAndTheCacheIsNotSaidToBeOff) {
+  ScriptedPair pair(pair_program(), cached);
+  be_alone_with_what_is_cached(pair);
+  pair.spoil(kA, [](StoreFaults& f) { f.flush_error = kAlways; });
+  bool told = false;
+  pair.host(kA).program()->set_write_cache(0, false, [&] { told = true; });
+  pair.run_for(kSecond);
+  pair.mend(kA);
+  pair.run_for(2 * kSecond);
+  EXPECT_FALSE(told);
+  pair.host(kA).program()->set_write_cache(0, true);
+  pair.host(kA).program()->set_write_cache(0, false, [&] { told = true; });
+  pair.run_for(kSecond);
+  EXPECT_FALSE(told);
+  EXPECT_EQ(flushed(pair, kA), engine::Errc::io_error);
+  EXPECT_FALSE(flushed(pair, kA)) << "once is enough";
+  pair.run_for(kSecond);
+  EXPECT_FALSE(told) << "only one of the hosts has heard it";
+}
+
+TEST(FailedFlush, OfAHostIsToldToItAndToNoOther) {
+  ScriptedPair pair(pair_program(), cached);
+  be_alone_with_what_is_cached(pair);
+  pair.spoil(kA, [](StoreFaults& f) { f.flush_error = kAlways; });
+  EXPECT_TRUE(flushed(pair, kA));
+  pair.mend(kA);
+  EXPECT_FALSE(flushed(pair, kA));
+}
+
 /// A power cut may take back a bit's clearing that is not flushed yet: only some of these worlds lose it for good.
 constexpr int kWorlds = 12;
 
