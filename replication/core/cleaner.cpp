@@ -48,29 +48,22 @@ bool Cleaner::may_be_cleaned(std::uint64_t region, engine::TimePoint quiet_since
   return !resync_.is_unequal(region) && !store_.may_be_noise(region) && regions_.quiet_since(region, quiet_since);
 }
 
-/// Dirty regions that are cold, and where too many are dirty, as many as that that rest.
+/// Dirty regions that are cold, and where too many are dirty, as many as that that rest. What is noise counts as dirty,
+/// and none of it can be had: a larger batch would be looked for in vain.
 void Cleaner::gather() {
   batch_.clear();
-  const std::size_t too_many = std::min<std::uint64_t>(pace_.too_many(), kMostAtOnce);
-  const std::size_t most = std::max(kBatch, too_many);
+  const std::size_t largest = store_.noise_from ? kBatch : CleaningWalk::kMostSeen;
+  const std::size_t too_many = std::min<std::uint64_t>(pace_.too_many(), largest);
   const engine::TimePoint now = clock_.now();
   const auto cold = std::min(now.since_origin, settings_.clean_after);
   const engine::TimePoint long_ago{now.since_origin - cold};
-  const std::uint64_t start = cursor_;
-  bool wrapped = false;
-  for (std::size_t seen = 0; seen < 4 * most && batch_.size() < most; ++seen) {
-    const auto next = store_.meta->next_dirty(cursor_);
-    if (!next && wrapped) break;
-    if (!next) {
-      wrapped = true;
-      cursor_ = 0;
-      continue;
-    }
-    if (wrapped && *next >= start) break;
-    cursor_ = *next + 1;
-    const auto limit = batch_.size() < too_many ? now : long_ago;
-    if (may_be_cleaned(*next, limit)) batch_.push_back(*next);
-  }
+  walk_.look(
+      std::max(kBatch, too_many), [this](std::uint64_t from) { return store_.meta->next_dirty(from); },
+      [&](std::uint64_t region) {
+        if (!may_be_cleaned(region, batch_.size() < too_many ? now : long_ago)) return false;
+        batch_.push_back(region);
+        return true;
+      });
 }
 
 void Cleaner::on_flushed(std::uint64_t run, bool ok) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "replication/core/cleaning_pace.hpp"
+#include "replication/core/cleaning_walk.hpp"
 #include "replication/core/generations.hpp"
 #include "replication/core/local_store.hpp"
 #include "replication/core/outbound.hpp"
@@ -23,8 +24,7 @@ namespace lockstep::replication {
 
 class Cleaner {
  public:
-  static constexpr std::size_t kBatch = 2048;         ///< regions that are cold
-  static constexpr std::size_t kMostAtOnce = 262144;  ///< … where too many are dirty
+  static constexpr std::size_t kBatch = 2048;  ///< regions that are cold; as many as are seen, where too many are dirty
   static constexpr std::size_t kMostInAMessage = 8192;
 
   Cleaner(const NodeSettings& settings, const engine::Clock& clock, const Standing& standing, LocalStore& store,
@@ -64,7 +64,7 @@ class Cleaner {
   unsigned flushes_ = 0;
   bool flushed_well_ = true;
   engine::TimePoint began_;
-  std::uint64_t cursor_ = 0;
+  CleaningWalk walk_;
   std::vector<std::uint64_t> batch_;
 };
 

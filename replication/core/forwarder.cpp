@@ -245,8 +245,8 @@ void Forwarder::leave_share(Op& op) {
   if (std::exchange(op.on_share, false)) share_.give_back(op.link_bytes);
 }
 
-/// Sent again it would end no better, and hold up what comes a window behind it. An initiator repeats an aborted
-/// command a few times. What made no sense may have been the answer, and an earlier sending may have had its effect.
+/// Sent again it would end no better, and hold up what comes a window behind it. An initiator is told BUSY, and sends
+/// it again. What made no sense may have been the answer, and an earlier sending may have had its effect.
 void Forwarder::end_unread(Op& op) {
   mark<"forward.not_understood">();
   const bool asked_only = op.refusal != Errc::ok;

@@ -35,7 +35,7 @@ EXEMPT = {
 PARTS = (
     "arbiter indeterminate_extents left_records link marks operator_command phase pool receipt regions replica_state"
     " sequences volume_status write_same",
-    "cleaning_pace fencing link_budget look_times messages op resync_governor stall_watch verdict witness_memory",
+    "cleaning_pace cleaning_walk fencing link_budget look_times messages op resync_governor stall_watch verdict witness_memory",
     "lu_state_in_force memory_watch node_settings operations",
     "flap_damping partner standing",
     "forward_entries local_store",
