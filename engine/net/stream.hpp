@@ -9,6 +9,8 @@
 
 namespace lockstep::engine {
 
+struct TlsRecordKey;
+
 /// Where the next bytes should go: `direct` first, what exceeds it into the stream's shared receive buffer, of which
 /// at most `scratch` bytes are used. Both empty: take nothing in until Stream::resume_receive().
 struct ReceivePlace {
@@ -47,6 +49,9 @@ class Stream {
   virtual void resume_receive() = 0;
   /// The protocol hears nothing more; may be called from inside any of its members. Idempotent.
   virtual void close(StreamClose how) = 0;
+  /// From now on the system itself makes TLS records under this key of what gather() gives, and close(gently) ends with
+  /// TLS's close_notify. False: it can't, and all is as before. For a protocol that is TLS.
+  [[nodiscard]] virtual bool encrypt_below(const TlsRecordKey&) { return false; }
   [[nodiscard]] virtual const std::string& local_address() const = 0;  ///< "127.0.0.1:3260", "[::1]:3260"
   [[nodiscard]] virtual const std::string& peer_address() const = 0;
 };

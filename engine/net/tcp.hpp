@@ -60,6 +60,7 @@ class TcpStream final : public Stream {
   void want_send() override;
   void resume_receive() override;
   void close(StreamClose how) override;
+  [[nodiscard]] bool encrypt_below(const TlsRecordKey& key) override;
   [[nodiscard]] const std::string& local_address() const override;
   [[nodiscard]] const std::string& peer_address() const override;
   /// Nothing once it is closed.

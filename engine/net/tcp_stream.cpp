@@ -11,6 +11,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "engine/net/kernel_tls.hpp"
 #include "engine/net/socket_address.hpp"
 #include "engine/net/tcp.hpp"
 #include "engine/runtime/reactor_asio.hpp"
@@ -75,7 +76,9 @@ struct TcpStream::Impl final : TurnHook, std::enable_shared_from_this<Impl> {
     if (std::exchange(waiting_write, true)) return;
     descriptor.async_wait(SocketDescriptor::wait_write, [self = shared_from_this()](boost::system::error_code error) {
       self->waiting_write = false;
-      if (!error && self->protocol != nullptr) self->send();
+      if (error) return;
+      if (self->protocol != nullptr) return self->send();
+      if (self->lingering && self->encrypts) self->end_encrypted();
     });
   }
 
@@ -149,13 +152,19 @@ struct TcpStream::Impl final : TurnHook, std::enable_shared_from_this<Impl> {
       return close_descriptor();
     }
     // Closing with unread bytes would reset the connection under our last words: wait for the peer's end, for a while.
-    ::shutdown(descriptor.native_handle(), SHUT_WR);
     lingering = true;
+    encrypts ? end_encrypted() : void(::shutdown(descriptor.native_handle(), SHUT_WR));
     linger_timer = reactor.call_after(kLinger, [self = shared_from_this()] {
       self->linger_timer = TimerId::none;
       self->close_descriptor();
     });
     discard();
+  }
+
+  // The kernel may have records that TCP has no room for yet, and shutdown() would cut them off.
+  void end_encrypted() {
+    const int error = send_close_notify(descriptor.native_handle());
+    if (error == EAGAIN || error == EWOULDBLOCK) wait_writable();
   }
 
   void discard() {
@@ -178,6 +187,7 @@ struct TcpStream::Impl final : TurnHook, std::enable_shared_from_this<Impl> {
   bool waiting_read = false;
   bool waiting_write = false;
   bool lingering = false;
+  bool encrypts = false;  // the kernel does
   TimerId linger_timer = TimerId::none;
 };
 
@@ -204,6 +214,14 @@ void TcpStream::resume_receive() {
 }
 
 void TcpStream::close(StreamClose how) { impl_->close(how); }
+
+bool TcpStream::encrypt_below(const TlsRecordKey& key) {
+  assert(!impl_->encrypts);
+  if (impl_->protocol == nullptr) return false;
+  impl_->encrypts = let_kernel_encrypt(impl_->descriptor.native_handle(), key);
+  return impl_->encrypts;
+}
+
 const std::string& TcpStream::local_address() const { return impl_->local; }
 const std::string& TcpStream::peer_address() const { return impl_->peer; }
 

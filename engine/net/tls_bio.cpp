@@ -58,7 +58,17 @@ std::size_t TlsBytes::read(std::span<std::byte> into) {
   return from_kept.size() + from_now.size();
 }
 
-void TlsBytes::write(std::span<const std::byte> bytes) { out_.insert(out_.end(), bytes.begin(), bytes.end()); }
+void TlsBytes::write(std::span<const std::byte> bytes) {
+  written_ += bytes.size();
+  if (!drops_) out_.insert(out_.end(), bytes.begin(), bytes.end());
+}
+
+void TlsBytes::drop_writes() {
+  assert(unsent().empty());
+  drops_ = true;
+  std::vector<std::byte>().swap(out_);
+  sent_ = 0;
+}
 
 void TlsBytes::sent(std::size_t bytes) {
   assert(bytes <= out_.size() - sent_);

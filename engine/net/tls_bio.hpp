@@ -1,6 +1,7 @@
 #pragma once
 // What OpenSSL reads from and writes to in the place of a socket: bytes that have come, and bytes that are to go.
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -20,6 +21,10 @@ class TlsBytes {
   std::size_t read(std::span<std::byte> into);
 
   void write(std::span<const std::byte> bytes);
+  /// That were ever written.
+  [[nodiscard]] std::uint64_t written() const { return written_; }
+  /// What is written from now on goes nowhere. Only when nothing is unsent.
+  void drop_writes();
   /// What is to go; moves with the next write() and sent().
   [[nodiscard]] std::span<const std::byte> unsent() const { return std::span(out_).subspan(sent_); }
   void sent(std::size_t bytes);
@@ -35,6 +40,8 @@ class TlsBytes {
   std::span<const std::byte> now_;
   std::vector<std::byte> out_;
   std::size_t sent_ = 0;
+  std::uint64_t written_ = 0;
+  bool drops_ = false;
 };
 
 }  // namespace lockstep::engine

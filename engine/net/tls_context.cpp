@@ -49,6 +49,11 @@ const char* clause(TlsErrc code) {
       return "the other end ended the connection";
     case TlsErrc::broken:
       return "what came makes no sense as TLS; it may have been changed on the way";
+    case TlsErrc::asks_for_keys:
+      return "the other end asks for a change of keys, which the kernel here does not know; a new connection has new "
+             "ones";
+    case TlsErrc::keys_used_up:
+      return "it has carried as much as one key is good for; the next connection has a new one";
   }
   return "unknown error";
 }
@@ -116,6 +121,12 @@ int judge(X509_STORE_CTX* store, void* peers) {
   return verdict == X509_V_OK ? 1 : 0;
 }
 
+/// OpenSSL tells secrets by no other way than lines for a log of keys.
+void take_secret(const SSL* connection, const char* line) {
+  auto* const secret = static_cast<TlsSendSecret*>(SSL_get_app_data(connection));
+  if (secret) secret->take(line, SSL_is_server(connection) ? "SERVER_TRAFFIC_SECRET_0" : "CLIENT_TRAFFIC_SECRET_0");
+}
+
 TlsErrc of_reason(int reason) {
   switch (reason) {
     case SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE:
@@ -159,10 +170,12 @@ Result<std::shared_ptr<const TlsContext>> TlsContext::create(const TlsIdentitySe
   if (!key) return fail(Errc::refused, "The key of the node's certificate can't be read. It has to be in PEM form.");
   std::shared_ptr<TlsContext> made(new TlsContext);
   made->peers_ = settings.peers;
+  made->kernel_may_encrypt_ = settings.kernel_may_encrypt;
   SSL_CTX* const context = made->context_ = SSL_CTX_new(TLS_method());
   if (!context) return fail(Errc::resource_exhausted, "There is no memory for TLS.");
   SSL_CTX_set_options(
       context, SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION | SSL_OP_CIPHER_SERVER_PREFERENCE);
+  if (settings.kernel_may_encrypt) SSL_CTX_set_keylog_callback(context, take_secret);
   SSL_CTX_set_mode(context, SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
   SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
@@ -182,6 +195,8 @@ Result<std::shared_ptr<const TlsContext>> TlsContext::create(const TlsIdentitySe
 TlsContext::~TlsContext() { SSL_CTX_free(context_); }
 
 ssl_st* TlsContext::connection() const { return SSL_new(context_); }
+
+void TlsContext::tell_secret(ssl_st* connection, TlsSendSecret& secret) { SSL_set_app_data(connection, &secret); }
 
 std::error_code TlsContext::why_failed(const ssl_st* connection) {
   const int reason = ERR_GET_REASON(ERR_peek_error());

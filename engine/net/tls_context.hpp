@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/base/result.hpp"
+#include "engine/net/tls_record_key.hpp"
 
 struct ssl_ctx_st;  // OpenSSL's SSL_CTX
 struct ssl_st;      // OpenSSL's SSL
@@ -30,6 +31,8 @@ enum class TlsErrc {
   broke_off,       ///< it hung up in the middle of the handshake
   ended,           ///< it ended the connection in an orderly way
   broken,          ///< bytes that TLS can't make sense of: they were changed on the way, or either end is broken
+  asks_for_keys,   ///< it wants this end to change its keys, which the kernel has
+  keys_used_up,    ///< the kernel's key has encrypted as much as one may
 };
 
 [[nodiscard]] const std::error_category& tls_category() noexcept;
@@ -39,6 +42,7 @@ struct TlsIdentitySettings {
   std::string certificate;         ///< PEM, with the one that has signed it behind it, if any
   std::string key;                 ///< PEM, without a passphrase
   std::vector<std::string> peers;  ///< SHA-256 of the identities that are let in, 64 hex digits each, lower case
+  bool kernel_may_encrypt = true;  ///< what is sent on a TlsStream, where it can
 };
 
 /// Never changes; may be used by several threads. A connection keeps its own alive.
@@ -52,6 +56,9 @@ class TlsContext {
 
   /// A new connection, or null when there is no memory. The caller frees it.
   [[nodiscard]] ssl_st* connection() const;
+  [[nodiscard]] bool kernel_may_encrypt() const { return kernel_may_encrypt_; }
+  /// Has `secret` take what this connection's own direction is encrypted with. Before the handshake; it outlives that.
+  static void tell_secret(ssl_st* connection, TlsSendSecret& secret);
   /// Why the handshake of this connection failed, from OpenSSL's queue of errors, which is emptied.
   [[nodiscard]] static std::error_code why_failed(const ssl_st* connection);
 
@@ -59,6 +66,7 @@ class TlsContext {
   TlsContext() = default;
   ssl_ctx_st* context_ = nullptr;
   std::vector<std::string> peers_;
+  bool kernel_may_encrypt_ = false;
 };
 
 }  // namespace lockstep::engine

@@ -19,6 +19,8 @@ constexpr std::size_t kMostUnsent = std::size_t{256} << 10;  // encrypted ahead 
 constexpr std::size_t kPieces = 256;                         // asked of the protocol at once
 constexpr auto kLastWords = std::chrono::seconds(2);         // for what was encrypted to leave
 constexpr std::byte kHandshakeRecord{22};                    // the first byte that any TLS client sends
+constexpr std::size_t kRecordOverhead = 64;                  // counted for each record, besides its bytes
+constexpr std::uint16_t kAes256Gcm = 0x1302;                 // RFC 8446 B.4
 
 // One a thread: used up before the next use.
 std::span<std::byte> plain_scratch() {
@@ -47,9 +49,13 @@ struct TlsStream::Impl final : StreamProtocol, std::enable_shared_from_this<Impl
     closed,
   };
 
-  Impl(Clock& c, std::unique_ptr<Stream> b, std::shared_ptr<const TlsContext> t, TlsRole r, std::uint64_t per_key)
-      : clock(c), context(std::move(t)), records_per_key(per_key), role(r), below(std::move(b)) {
+  /// Who makes records of what the protocol says, once the handshake is over.
+  enum class Encrypts : std::uint8_t { undecided, openssl, kernel };
+
+  Impl(Clock& c, std::unique_ptr<Stream> b, std::shared_ptr<const TlsContext> t, TlsRole r, TlsKeyLimits l)
+      : clock(c), context(std::move(t)), limits(l), role(r), below(std::move(b)) {
     tls.reset(context->connection());
+    if (tls && context->kernel_may_encrypt()) TlsContext::tell_secret(tls.get(), send_secret);
     BIO* const bio = tls ? bytes.make_bio() : nullptr;
     if (!bio) return;  // start() fails
     SSL_set_bio(tls.get(), bio, bio);
@@ -106,6 +112,7 @@ struct TlsStream::Impl final : StreamProtocol, std::enable_shared_from_this<Impl
     const int result = SSL_do_handshake(tls.get());
     if (result == 1) {
       phase = Phase::open;
+      written_by_handshake = bytes.written();
       below->want_send();
       return true;
     }
@@ -129,11 +136,15 @@ struct TlsStream::Impl final : StreamProtocol, std::enable_shared_from_this<Impl
     ERR_clear_error();
     std::size_t got = 0;
     const int result = SSL_read_ex(tls.get(), into.data(), into.size(), &got);
+    const int error = SSL_get_error(tls.get(), result);
+    if ((result == 1 || error == SSL_ERROR_WANT_READ) && encrypts == Encrypts::kernel && wants_to_answer()) {
+      fail(TlsErrc::asks_for_keys);
+      return false;
+    }
     if (result == 1) {
       direct ? above->received(got, {}) : above->received(0, into.first(got));
       return true;
     }
-    const int error = SSL_get_error(tls.get(), result);
     if (error == SSL_ERROR_ZERO_RETURN) fail(TlsErrc::ended);
     if (error != SSL_ERROR_WANT_READ && error != SSL_ERROR_ZERO_RETURN) fail(TlsContext::why_failed(tls.get()));
     return false;
@@ -172,7 +183,11 @@ struct TlsStream::Impl final : StreamProtocol, std::enable_shared_from_this<Impl
     const auto self = shared_from_this();
     const auto last = std::move(kept_alive);  // the last one, where the protocol has closed it
     if (phase == Phase::plain) return above->gather(pieces);
-    if (phase == Phase::open) encrypt();
+    if (phase == Phase::open && encrypts == Encrypts::undecided && bytes.unsent().empty()) decide_who_encrypts();
+    if (phase == Phase::open && encrypts == Encrypts::kernel) {
+      if (const std::size_t count = gather_for_kernel(pieces)) return count;
+    }
+    if (phase == Phase::open && encrypts == Encrypts::openssl) encrypt();
     if (!bytes.unsent().empty()) {
       if (phase == Phase::closing) kept_alive = self;
       pieces[0] = bytes.unsent();
@@ -183,7 +198,47 @@ struct TlsStream::Impl final : StreamProtocol, std::enable_shared_from_this<Impl
     return 0;
   }
 
-  void sent(std::size_t count) override { phase == Phase::plain ? above->sent(count) : bytes.sent(count); }
+  void sent(std::size_t count) override {
+    if (phase == Phase::plain) return above->sent(count);
+    if (encrypts != Encrypts::kernel) return bytes.sent(count);
+    given_to_kernel += count + (count / kRecord + 1) * kRecordOverhead;
+    above->sent(count);
+  }
+
+  // ---- the kernel encrypts ----
+
+  /// The kernel begins with record 0, under the key that OpenSSL has: not if that one has made such a record.
+  void decide_who_encrypts() {
+    encrypts = Encrypts::openssl;
+    const auto key = is_for_kernel() ? send_secret.record_key() : std::nullopt;
+    send_secret.forget();
+    if (!key || !below->encrypt_below(*key)) return;
+    // From here on OpenSSL would make records with the kernel's numbers: what it writes goes nowhere.
+    bytes.drop_writes();
+    encrypts = Encrypts::kernel;
+  }
+
+  [[nodiscard]] bool is_for_kernel() const {
+    return context->kernel_may_encrypt() && !wants_to_answer() &&
+           SSL_CIPHER_get_protocol_id(SSL_get_current_cipher(tls.get())) == kAes256Gcm;
+  }
+
+  /// OpenSSL has said something since the handshake, or wants to: an answer to a change of keys.
+  [[nodiscard]] bool wants_to_answer() const {
+    return bytes.written() != written_by_handshake || SSL_get_key_update_type(tls.get()) != SSL_KEY_UPDATE_NONE;
+  }
+
+  /// 0 also where the connection ends.
+  std::size_t gather_for_kernel(std::span<std::span<const std::byte>> pieces) {
+    if (given_to_kernel >= limits.bytes_in_kernel) {
+      fail(TlsErrc::keys_used_up);
+      return 0;
+    }
+    const std::size_t count = above->gather(pieces);
+    return phase == Phase::open ? count : 0;
+  }
+
+  // ---- OpenSSL encrypts ----
 
   void encrypt() {
     std::array<std::span<const std::byte>, kPieces> pieces;
@@ -216,7 +271,7 @@ struct TlsStream::Impl final : StreamProtocol, std::enable_shared_from_this<Impl
   /// One record at the most.
   bool write(std::span<const std::byte> part) {
     ERR_clear_error();
-    if (++records % records_per_key == 0) (void)SSL_key_update(tls.get(), SSL_KEY_UPDATE_NOT_REQUESTED);
+    if (++records % limits.records == 0) (void)SSL_key_update(tls.get(), SSL_KEY_UPDATE_NOT_REQUESTED);
     std::size_t taken = 0;
     if (SSL_write_ex(tls.get(), part.data(), part.size(), &taken) == 1 && taken == part.size()) return true;
     fail(TlsContext::why_failed(tls.get()));
@@ -233,7 +288,9 @@ struct TlsStream::Impl final : StreamProtocol, std::enable_shared_from_this<Impl
   }
 
   void tell_end(std::error_code why) {
-    end_below(StreamClose::gently);
+    // Two kernels' ends have no end of TCP's stream, and would wait for each other's.
+    const bool answers = encrypts == Encrypts::kernel && why == TlsErrc::ended;
+    end_below(answers ? StreamClose::now : StreamClose::gently);
     if (StreamProtocol* const told = std::exchange(above, nullptr)) told->on_stream_closed(why);
   }
 
@@ -258,7 +315,7 @@ struct TlsStream::Impl final : StreamProtocol, std::enable_shared_from_this<Impl
     above = nullptr;
     if (phase == Phase::closing || phase == Phase::closed) return;
     if (phase == Phase::plain || how == StreamClose::now) return end_below(how);
-    if (phase == Phase::open) (void)SSL_shutdown(tls.get());
+    if (phase == Phase::open && encrypts != Encrypts::kernel) (void)SSL_shutdown(tls.get());
     phase = Phase::closing;
     kept_alive = shared_from_this();
     clock.cancel(timer);
@@ -274,9 +331,10 @@ struct TlsStream::Impl final : StreamProtocol, std::enable_shared_from_this<Impl
 
   Clock& clock;
   std::shared_ptr<const TlsContext> context;
-  const std::uint64_t records_per_key;
+  const TlsKeyLimits limits;
   const TlsRole role;
-  TlsBytes bytes;  // outlives `tls`, which reads from and writes to it
+  TlsBytes bytes;             // outlives `tls`, which reads from and writes to it
+  TlsSendSecret send_secret;  // outlives `tls`, which tells it
   std::unique_ptr<SSL, FreeConnection> tls;
   std::unique_ptr<Stream> below;
   StreamProtocol* above = nullptr;
@@ -284,14 +342,17 @@ struct TlsStream::Impl final : StreamProtocol, std::enable_shared_from_this<Impl
   Phase phase = Phase::closed;
   std::error_code failure;
   std::uint64_t records = 0;
+  Encrypts encrypts = Encrypts::undecided;
+  std::uint64_t written_by_handshake = 0;
+  std::uint64_t given_to_kernel = 0;  // and what its records add
   TimerId timer = TimerId::none;
   bool begun = false;       // the handshake
   bool holds_back = false;  // bytes that the protocol did not take yet
 };
 
 TlsStream::TlsStream(Clock& clock, std::unique_ptr<Stream> below, std::shared_ptr<const TlsContext> context,
-                     TlsRole role, std::uint64_t records_per_key)
-    : impl_(std::make_shared<Impl>(clock, std::move(below), std::move(context), role, records_per_key)) {}
+                     TlsRole role, TlsKeyLimits limits)
+    : impl_(std::make_shared<Impl>(clock, std::move(below), std::move(context), role, limits)) {}
 
 TlsStream::~TlsStream() { impl_->close(StreamClose::now); }
 
@@ -312,6 +373,10 @@ std::size_t TlsStream::held_to_send() const { return impl_->bytes.held(); }
 std::string_view TlsStream::cipher() const {
   if (impl_->phase != Impl::Phase::open) return {};
   return SSL_CIPHER_standard_name(SSL_get_current_cipher(impl_->tls.get()));
+}
+
+bool TlsStream::is_encrypted_by_kernel() const {
+  return impl_->phase == Impl::Phase::open && impl_->encrypts == Impl::Encrypts::kernel;
 }
 
 }  // namespace lockstep::engine

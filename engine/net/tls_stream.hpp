@@ -2,6 +2,8 @@
 // TLS on a stream: a stream itself, for a protocol that need not know of it. What the protocol wants sent is
 // encrypted at the end of the turn, as many records as there are, and leaves in one piece; what comes is decrypted to
 // where the protocol wants it. The protocol hears nothing before the other end has proven itself.
+// Where the stream below can encrypt (TcpStream, by the kernel), it has the key of this direction as soon as the
+// handshake is over, and what the protocol wants sent goes straight to it.
 #include <memory>
 #include <string_view>
 
@@ -21,12 +23,20 @@ enum class TlsRole : std::uint8_t {
 
 /// After so many records a direction has new keys: well before AES-GCM's bound (RFC 8446 5.5: 24 million).
 constexpr std::uint64_t kTlsRecordsPerKey = std::uint64_t{1} << 22;
+/// A key that the kernel has can't be changed there: after so many bytes the connection ends, with keys_used_up. The
+/// bound is one of full records (24 million of 16 KiB), so that many small ones are no more than their bytes.
+constexpr std::uint64_t kTlsBytesInKernel = std::uint64_t{1} << 38;
+
+struct TlsKeyLimits {
+  std::uint64_t records = kTlsRecordsPerKey;
+  std::uint64_t bytes_in_kernel = kTlsBytesInKernel;
+};
 
 class TlsStream final : public Stream {
  public:
   /// `below` is connected. `clock` is that of its reactor.
   TlsStream(Clock& clock, std::unique_ptr<Stream> below, std::shared_ptr<const TlsContext> context, TlsRole role,
-            std::uint64_t records_per_key = kTlsRecordsPerKey);
+            TlsKeyLimits limits = {});
   /// As close(StreamClose::now).
   ~TlsStream() override;
 
@@ -43,6 +53,8 @@ class TlsStream final : public Stream {
 
   /// "TLS_AES_256_GCM_SHA384"; empty before the handshake is over, and without TLS.
   [[nodiscard]] std::string_view cipher() const;
+  /// What is sent is encrypted by the kernel.
+  [[nodiscard]] bool is_encrypted_by_kernel() const;
   /// Bytes of memory for what is encrypted and has not left.
   [[nodiscard]] std::size_t held_to_send() const;
 

@@ -14,6 +14,7 @@
 
 #include "engine/base/openssl.hpp"
 #include "engine/net/tls_stream.hpp"
+#include "tests/unit/engine/record_maker.hpp"
 
 namespace lockstep::engine::test {
 
@@ -98,20 +99,37 @@ class HandClock final : public Clock {
 };
 
 /// One end of a wire: what it sends waits in `sent` until it is carried to the other.
-struct WireEnd final : Stream {
+struct WireEnd {
   StreamProtocol* protocol = nullptr;
   std::deque<std::byte> arriving;
-  bool wants_send = false, closed = false, peer_ended = false;
+  std::vector<std::byte> last_words;  ///< after all that was sent
+  bool wants_send = false, closed = false;
+  bool can_encrypt = false;  ///< as a socket whose kernel can
+  std::optional<RecordMaker> encrypts;
   std::string address = "10.0.0.1:3261";
 
-  void want_send() override { wants_send = true; }
-  void resume_receive() override {}
-  void close(StreamClose) override {
+  void want_send() { wants_send = true; }
+  void close(StreamClose how) {
+    if (!closed && encrypts && how == StreamClose::gently) last_words = encrypts->close_notify();
     closed = true;
     protocol = nullptr;
   }
-  [[nodiscard]] const std::string& local_address() const override { return address; }
-  [[nodiscard]] const std::string& peer_address() const override { return address; }
+  bool encrypt_below(const TlsRecordKey& key) {
+    if (can_encrypt) encrypts.emplace(key);
+    return can_encrypt;
+  }
+};
+
+/// What a stream has of its end, which outlives it.
+struct WireHold final : Stream {
+  explicit WireHold(std::shared_ptr<WireEnd> held) : end(std::move(held)) {}
+  void want_send() override { end->want_send(); }
+  void resume_receive() override {}
+  void close(StreamClose how) override { end->close(how); }
+  bool encrypt_below(const TlsRecordKey& key) override { return end->encrypt_below(key); }
+  [[nodiscard]] const std::string& local_address() const override { return end->address; }
+  [[nodiscard]] const std::string& peer_address() const override { return end->address; }
+  std::shared_ptr<WireEnd> end;
 };
 
 /// Sends what it is given, and notes what comes.
@@ -141,7 +159,7 @@ struct TalkingProtocol final : StreamProtocol {
 };
 
 struct TlsEnd {
-  WireEnd* wire = nullptr;
+  std::shared_ptr<WireEnd> wire;
   std::unique_ptr<TlsStream> stream;
   TalkingProtocol protocol;
 };
@@ -150,11 +168,12 @@ class TlsPair {
  public:
   explicit TlsPair(std::uint32_t seed = 1) : random_(seed) {}
 
-  void start(TlsEnd& end, std::shared_ptr<const TlsContext> context, TlsRole role,
-             std::uint64_t records_per_key = kTlsRecordsPerKey) {
-    auto wire = std::make_unique<WireEnd>();
-    end.wire = wire.get();
-    end.stream = std::make_unique<TlsStream>(clock, std::move(wire), std::move(context), role, records_per_key);
+  void start(TlsEnd& end, std::shared_ptr<const TlsContext> context, TlsRole role, TlsKeyLimits limits = {},
+             bool can_encrypt = false) {
+    end.wire = std::make_shared<WireEnd>();
+    end.wire->can_encrypt = can_encrypt;
+    end.stream =
+        std::make_unique<TlsStream>(clock, std::make_unique<WireHold>(end.wire), std::move(context), role, limits);
     end.wire->protocol = &end.stream->lower();
     end.stream->start(end.protocol);
     end.stream->want_send();
@@ -163,8 +182,8 @@ class TlsPair {
   /// Until nothing moves any more.
   void run(TlsEnd& one, TlsEnd& other) {
     for (bool moved = true; moved;) {
-      moved = carry(one, other);
-      moved = carry(other, one) || moved;
+      moved = carry(*one.wire, *other.wire);
+      moved = carry(*other.wire, *one.wire) || moved;
       moved = clock.advance(std::chrono::microseconds(1)) || moved;
     }
   }
@@ -174,37 +193,41 @@ class TlsPair {
   std::function<void(std::vector<std::byte>&)> on_wire;  ///< may change what goes over it
 
  private:
-  bool carry(TlsEnd& from, TlsEnd& to) {
+  bool carry(WireEnd& from, WireEnd& to) {
     bool moved = false;
-    if (from.wire->protocol && std::exchange(from.wire->wants_send, false)) {
+    if (from.protocol && std::exchange(from.wants_send, false)) {
       std::array<std::span<const std::byte>, 8> pieces;
-      while (from.wire->protocol) {
-        const std::size_t count = from.wire->protocol->gather(pieces);
+      while (from.protocol) {
+        const std::size_t count = from.protocol->gather(pieces);
         if (count == 0) break;
         std::vector<std::byte> bytes;
         for (const auto& piece : std::span(pieces).first(count)) bytes.insert(bytes.end(), piece.begin(), piece.end());
         bytes.resize(std::min<std::size_t>(bytes.size(), 1 + random_() % most));
-        from.wire->protocol->sent(bytes.size());
-        if (on_wire) on_wire(bytes);
-        to.wire->arriving.insert(to.wire->arriving.end(), bytes.begin(), bytes.end());
+        from.protocol->sent(bytes.size());
+        put_on_wire(from.encrypts ? from.encrypts->data(bytes) : std::move(bytes), to);
         moved = true;
       }
     }
-    while (to.wire->protocol && !to.wire->arriving.empty()) {
-      const ReceivePlace place = to.wire->protocol->receive_place();
-      std::vector<std::byte> scratch(
-          std::min({place.scratch, to.wire->arriving.size(), std::size_t{1} + random_() % 65536}));
-      const std::size_t direct = std::min(place.direct.size(), to.wire->arriving.size());
+    if (!from.last_words.empty()) put_on_wire(std::exchange(from.last_words, {}), to);
+    while (to.protocol && !to.arriving.empty()) {
+      const ReceivePlace place = to.protocol->receive_place();
+      std::vector<std::byte> scratch(std::min({place.scratch, to.arriving.size(), std::size_t{1} + random_() % 65536}));
+      const std::size_t direct = std::min(place.direct.size(), to.arriving.size());
       if (direct == 0 && scratch.empty()) break;
-      scratch.resize(std::min(scratch.size(), to.wire->arriving.size() - direct));
-      const auto begin = to.wire->arriving.begin();
+      scratch.resize(std::min(scratch.size(), to.arriving.size() - direct));
+      const auto begin = to.arriving.begin();
       std::copy_n(begin, direct, place.direct.begin());
       std::copy_n(begin + static_cast<std::ptrdiff_t>(direct), scratch.size(), scratch.begin());
-      to.wire->arriving.erase(begin, begin + static_cast<std::ptrdiff_t>(direct + scratch.size()));
-      to.wire->protocol->received(direct, scratch);
+      to.arriving.erase(begin, begin + static_cast<std::ptrdiff_t>(direct + scratch.size()));
+      to.protocol->received(direct, scratch);
       moved = true;
     }
     return moved;
+  }
+
+  void put_on_wire(std::vector<std::byte> bytes, WireEnd& to) {
+    if (on_wire) on_wire(bytes);
+    to.arriving.insert(to.arriving.end(), bytes.begin(), bytes.end());
   }
 
   std::mt19937 random_;

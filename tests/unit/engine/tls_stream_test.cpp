@@ -61,8 +61,8 @@ TEST_F(TlsStreamTest, KeepsWhatThePausedProtocolDoesNotTakeAndGivesItWhenItGoesO
 }
 
 TEST_F(TlsStreamTest, ChangesItsKeysAfterTheGivenNumberOfRecords) {
-  pair.start(server, context_of(b, {a.fingerprint}), TlsRole::server, 3);
-  pair.start(client, context_of(a, {b.fingerprint}), TlsRole::client, 3);
+  pair.start(server, context_of(b, {a.fingerprint}), TlsRole::server, {.records = 3});
+  pair.start(client, context_of(a, {b.fingerprint}), TlsRole::client, {.records = 3});
   client.protocol.to_send = pattern(500'000, 9);
   server.protocol.to_send = pattern(500'000, 10);
   run();
@@ -166,8 +166,7 @@ TEST_F(TlsStreamTest, WhoSpeaksNoTlsGetsNotOneByteAndIsNotHeard) {
   login[0] = std::byte{0x43};
   std::size_t answered = 0;
   pair.on_wire = [&](std::vector<std::byte>& bytes) { answered += bytes.size(); };
-  client.wire = new WireEnd;
-  const std::unique_ptr<Stream> owner(client.wire);
+  client.wire = std::make_shared<WireEnd>();
   server.wire->arriving.insert(server.wire->arriving.end(), login.begin(), login.end());
   run();
   EXPECT_EQ(server.protocol.ended, TlsErrc::not_tls) << server.protocol.ended.message();
@@ -181,8 +180,7 @@ TEST_F(TlsStreamTest, AServerThatTakesEitherSpeaksPlainlyToWhoBeginsPlainly) {
   server.protocol.to_send = pattern(5000, 3);
   std::vector<std::byte> answered;
   pair.on_wire = [&](std::vector<std::byte>& bytes) { answered.insert(answered.end(), bytes.begin(), bytes.end()); };
-  client.wire = new WireEnd;
-  const std::unique_ptr<Stream> owner(client.wire);
+  client.wire = std::make_shared<WireEnd>();
   auto said = pattern(100'000, 4);
   said[0] = std::byte{0x43};
   server.wire->arriving.insert(server.wire->arriving.end(), said.begin(), said.end());
