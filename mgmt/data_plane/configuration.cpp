@@ -95,6 +95,9 @@ engine::Result<Configuration> parse_configuration(std::string_view text, const s
   reader.word("rdma", rdma, {"auto", "on", "off"});
   c.rdma = rdma != "off";
   c.rdma_asked = rdma == "on";
+  std::string kernel_tls = "auto";
+  reader.word("link_kernel_tls", kernel_tls, {"auto", "off"});
+  c.link_kernel_tls = kernel_tls == "auto";
   reader.word("log_level", c.log_level, {"debug", "info", "warning", "error"});
   reader.no_others();
   if (!reader.problem().empty()) return engine::fail(Errc::refused, reader.problem());

@@ -17,8 +17,9 @@ struct Configuration {
   std::uint64_t busy_poll_us = 200;
   /// What the lease trusts: "boottime" this machine's clock; "partner" its answers; "auto" the clock of a real machine.
   std::string lease_clock = "auto";
-  bool rdma = true;         ///< where the machine has it
-  bool rdma_asked = false;  ///< … and health tells when it has not
+  bool rdma = true;             ///< where the machine has it
+  bool rdma_asked = false;      ///< … and health tells when it has not
+  bool link_kernel_tls = true;  ///< where the kernel has it
   std::string log_level = "info";
 };
 

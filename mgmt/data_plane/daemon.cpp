@@ -120,6 +120,7 @@ NodeOptions node_options(const Configuration& c, const Workers& workers, const R
   options.why_no_rdma = rdma.why_none();
   options.fabric = fabric_options(c, workers, rdma);
   options.confirms_reads = asks_partner(c.lease_clock);
+  options.kernel_tls = c.link_kernel_tls;
   options.fence_socket = c.fence_socket;
   options.link_buffers = c.link_buffer_mib << 20;
   options.set_back = end_at_once;

@@ -41,6 +41,7 @@ struct NodeOptions {
   ReplicaOpener open_replica = data_plane::open_replica;
   /// This machine's clock may stand still: reads wait for the partner's word (replication::NodeSettings).
   bool confirms_reads = false;
+  bool kernel_tls = true;                              ///< engine::TlsIdentitySettings
   std::string fence_socket{};                          ///< of lockstep-fence
   std::vector<std::string> findings{};                 ///< sentences on this machine and its settings, for health
   rdma::Fabric* rdma = nullptr;                        ///< null: there is none,

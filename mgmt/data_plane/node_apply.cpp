@@ -117,8 +117,8 @@ void Node::make_pair(const ApplyPtr& apply, engine::Callback<> then) {
   const bool is_new = !pair_;
   if (is_new) {
     pair_ = std::make_unique<Pair>(workers_, PairIdentity{state.pair, state.side, process_}, state.settings,
-                                   PairOptions{options_.confirms_reads, options_.fence_socket, options_.link_buffers,
-                                               options_.rdma, options_.why_no_rdma},
+                                   PairOptions{options_.confirms_reads, options_.kernel_tls, options_.fence_socket,
+                                               options_.link_buffers, options_.rdma, options_.why_no_rdma},
                                    left_records_, *this, events_);
   }
   if (is_new || state.settings != pair_settings_ || used.size() != shards_used_) {

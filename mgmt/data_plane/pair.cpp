@@ -78,8 +78,9 @@ void Pair::make_next(unsigned count, engine::Callback<> done) {
 /// What it is made of belongs to its reactor from the first moment on, and is used when it is there as a whole.
 void Pair::make_shard(unsigned number, engine::Callback<> done) {
   Worker& worker = *workers_[worker_of(number)];
-  const ShardSettings shaped{number,           identity_,     settings_,           options_.confirms_reads,
-                             options_.reserve, options_.rdma, options_.why_no_rdma};
+  const ShardSettings shaped{
+      number,           identity_,     settings_,           options_.confirms_reads, options_.kernel_tls,
+      options_.reserve, options_.rdma, options_.why_no_rdma};
   auto shard = std::make_unique<Shard>(Hop{home(), worker.reactor}, number, *this);
   auto make = [this, &worker, shaped, starts = started_](Shard& made) {
     const ShardSeams seams{made.witness, made.fence, made.left_records, made.others, made.observer, events_};

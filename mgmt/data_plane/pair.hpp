@@ -23,6 +23,7 @@ namespace lockstep::data_plane {
 /// What this machine says of it.
 struct PairOptions {
   bool confirms_reads = false;
+  bool kernel_tls = true;
   std::string fence_socket;
   std::uint64_t reserve = 0;     ///< bytes of buffers for the partner's data, of each shard
   rdma::Fabric* rdma = nullptr;  ///< null: there is none,

@@ -144,6 +144,7 @@ PairShard::PairShard(Worker& worker, const ShardSettings& settings, ShardSeams s
       reserve_(settings.reserve),
       rdma_(ShardRdma::make(settings.rdma, worker, reserve_)),
       why_no_rdma_(settings.why_no_rdma),
+      kernel_tls_(settings.kernel_tls),
       paths_(reactor_, random_, hello(), data_plane::link_name(settings.number), rdma_ ? rdma_->link() : nullptr),
       node_(node_settings(settings),
             {reactor_, random_, worker.pool, paths_.link(), &seams.witness, &seams.left_records, &fencing_,
@@ -224,7 +225,7 @@ engine::Result<void> PairShard::use_tls(const std::optional<LinkTls>& tls) {
     server_.protect({});
     return {};
   }
-  auto context = engine::TlsContext::create({tls->certificate, tls->key, {tls->partner}});
+  auto context = engine::TlsContext::create({tls->certificate, tls->key, {tls->partner}, kernel_tls_});
   if (!context) return std::unexpected(context.error());
   tls_ = *std::move(context);
   const bool only = tls->mode == LinkTlsMode::required;

@@ -37,6 +37,7 @@ struct ShardSettings {
   PairIdentity identity;
   SettingsSpec settings;         ///< the rates are this shard's part
   bool confirms_reads = false;   ///< replication::NodeSettings
+  bool kernel_tls = true;        ///< engine::TlsIdentitySettings
   std::uint64_t reserve = 0;     ///< bytes of buffers for the partner's data
   rdma::Fabric* rdma = nullptr;  ///< null: there is none,
   std::string why_no_rdma;       ///< … and this is why
@@ -163,6 +164,7 @@ class PairShard final : private replication::LinkEvents {
   engine::BufferPool reserve_;
   std::unique_ptr<ShardRdma> rdma_;
   std::string why_no_rdma_;
+  bool kernel_tls_;
   PartnerPaths paths_;
   replication::PairNode node_;
   replication::PathsTarget target_;

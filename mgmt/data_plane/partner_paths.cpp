@@ -259,6 +259,7 @@ PathReport PartnerPaths::report(const Path& path) const {
   report.way = path.link.way();
   report.last_resort = path.last_resort;
   report.cipher = path.link.cipher();
+  report.kernel_tls = path.link.is_encrypted_by_kernel();
   report.figures = path.link.figures();
   report.losses = all.losses(path.slot);
   report.problem = path.link.is_up() ? "" : path.link.problem();

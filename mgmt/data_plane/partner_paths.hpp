@@ -28,6 +28,7 @@ struct PathReport {
   State state = State::down;
   bool last_resort = false;
   std::string cipher;                         ///< empty: not encrypted, or down
+  bool kernel_tls = false;                    ///< what this node sends is encrypted by its kernel
   std::string problem;                        ///< why it is down; empty while it is up
   std::optional<engine::TcpFigures> figures;  ///< of the connection out, while it is up
   unsigned losses = 0;                        ///< times that it was lost since this program runs

@@ -40,6 +40,7 @@ json path_json(const PathReport& path) {
                 {"state", path_state(path.state)},
                 {"last_resort", path.last_resort},
                 {"cipher", name_or_null(path.cipher)},
+                {"kernel_tls", path.kernel_tls},
                 {"losses", path.losses},
                 {"problem", path.problem},
                 {"rdma", nullptr}};

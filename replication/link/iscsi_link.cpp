@@ -420,6 +420,8 @@ std::string_view IscsiLink::cipher() const {
   return impl_->tls ? impl_->tls->cipher() : std::string_view{};
 }
 
+bool IscsiLink::is_encrypted_by_kernel() const { return is_up() && impl_->tls && impl_->tls->is_encrypted_by_kernel(); }
+
 std::optional<engine::TcpFigures> IscsiLink::figures() const {
   return is_up() && impl_->tcp ? impl_->tcp->figures() : std::nullopt;
 }

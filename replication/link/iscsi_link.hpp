@@ -83,6 +83,8 @@ class IscsiLink final : public Link {
   /// What the session that stands is encrypted with, "TLS_AES_256_GCM_SHA384", over RDMA "AES-256-GCM"; empty: with
   /// nothing, or it is down.
   [[nodiscard]] std::string_view cipher() const;
+  /// … and it is the kernel that does it, with what is sent.
+  [[nodiscard]] bool is_encrypted_by_kernel() const;
   /// Of the session that stands.
   [[nodiscard]] std::optional<engine::TcpFigures> figures() const;
   /// Tells of a new reason why the link is down, once for each.

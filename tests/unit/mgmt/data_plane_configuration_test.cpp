@@ -24,6 +24,7 @@ TEST(LockstepdFile, WithAValueThatCannotBeUsedIsRefusedByItsName) {
   EXPECT_THAT(refusal_of("reactors = 0\n"), HasSubstr("\"reactors\" must be a whole number from 1 to 64."));
   EXPECT_THAT(refusal_of("lease_clock = \"mine\"\n"),
               HasSubstr("\"lease_clock\" must be one of auto, boottime, partner."));
+  EXPECT_THAT(refusal_of("link_kernel_tls = \"on\"\n"), HasSubstr("\"link_kernel_tls\" must be one of auto, off."));
   EXPECT_THAT(refusal_of("rpc_socket = \"here\"\n"), HasSubstr("\"rpc_socket\" must be a path that starts with /."));
   EXPECT_THAT(refusal_of("buffer_mib = \"64\"\n"), HasSubstr("\"buffer_mib\" must be a whole number"));
 }
