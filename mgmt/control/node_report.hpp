@@ -76,7 +76,8 @@ struct LinkPathStatus {
   std::string from{};   ///< without a port
   std::string to{};
   bool last_resort = false;
-  std::string cipher{};   ///< empty: without TLS, or down
+  std::string cipher{};  ///< empty: without TLS, or down
+  bool kernel_tls = false;
   std::string problem{};  ///< why it is down
   std::optional<std::int64_t> round_trip_us{};
   std::int64_t bytes_out = 0;
@@ -90,8 +91,8 @@ struct LinkPathStatus {
   bool operator==(const LinkPathStatus&) const = default;
 };
 BOOST_DESCRIBE_STRUCT(LinkPathStatus, (),
-                      (transport, state, from, to, last_resort, cipher, problem, round_trip_us, bytes_out, bytes_in,
-                       losses, rdma, segments_out, segments_sent_again, path_mtu))
+                      (transport, state, from, to, last_resort, cipher, kernel_tls, problem, round_trip_us, bytes_out,
+                       bytes_in, losses, rdma, segments_out, segments_sent_again, path_mtu))
 
 /// The link's data went over from RDMA to TCP, or back.
 struct CarrierSwitch {

@@ -44,6 +44,16 @@ TEST_F(Run, LinkShowsThePathsAndWhyOneIsNotUsed) {
             "  node-b: The node cannot be asked.\n");
 }
 
+TEST_F(Run, LinkSaysWhoseKernelEncrypts) {
+  json all = link({first()});
+  for (json& node : all["paths"][0]["nodes"]) node["kernel_tls"] = true;
+  all["paths"][1]["nodes"][1]["kernel_tls"] = true;
+  answer("GET /api/v1/pair/link", 200, all);
+  EXPECT_EQ(run({"link"}), 0);
+  EXPECT_THAT(out_.str(), HasSubstr("  tcp, TLS by the kernel  "));
+  EXPECT_THAT(out_.str(), HasSubstr("  tcp, TLS by the kernel of node-b  "));
+}
+
 TEST_F(Run, LinkSaysWhatCarriesTheDataAndWhyNotRdma) {
   json all = link();
   for (json& node : all["paths"][0]["nodes"]) node["rdma"] = {{"state", "proving"}, {"problem", ""}, {"losses", 1}};

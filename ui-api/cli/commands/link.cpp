@@ -52,6 +52,19 @@ std::uint64_t bytes_of(const json& ends) {
   return all;
 }
 
+/// Whose kernel encrypts what they send.
+std::string kernels_of(const json& ends) {
+  std::string nodes;
+  std::size_t count = 0;
+  for (const json& end : ends) {
+    if (!flag(end, "kernel_tls")) continue;
+    nodes = text(end, "node");
+    ++count;
+  }
+  if (count == 0) return "";
+  return count == ends.size() ? ", TLS by the kernel" : ", TLS by the kernel of " + nodes;
+}
+
 /// "tcp, rdma proving" where there is both, "tcp, rdma proven / -" where one node does not try it; "tcp" where none
 /// does.
 std::string transport_of(const json& ends) {
@@ -67,7 +80,7 @@ std::string transport_of(const json& ends) {
     if (here != last) states += (states.empty() ? "" : " / ") + here;
     last = here;
   }
-  return any ? transport + ", rdma " + states : transport;
+  return transport + kernels_of(ends) + (any ? ", rdma " + states : "");
 }
 
 /// What stands below the table already, of what carries the data, is not said again.
