@@ -15,7 +15,7 @@ from lab import image, machine
 REPO = image.REPO
 # A scenario's limit counts by the guest's clock, which a busy host slows down; the machine ends after so many times that.
 BUSY_HOST = 8
-PROGRAMS = ("mgmt/main/lockstepd", "tests/e2e/verifier", "tests/vm/rdma_trial")
+PROGRAMS = ("mgmt/main/lockstepd", "tests/e2e/verifier", "tests/vm/rdma_trial", "tests/unit/engine/unit_engine")
 SCENARIOS, BENCHES = REPO / "tests/vm/scenarios", REPO / "tests/bench/vm"
 sys.path[:0] = [str(REPO / "tests/e2e"), str(REPO / "tests/vm/guest"), str(SCENARIOS), str(BENCHES)]
 import harness  # noqa: E402
