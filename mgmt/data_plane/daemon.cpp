@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "engine/net/kernel_tls.hpp"
 #include "engine/runtime/reactor_asio.hpp"
 #include "engine/runtime/system_random.hpp"
 #include "mgmt/data_plane/end_watch.hpp"
@@ -120,7 +121,9 @@ NodeOptions node_options(const Configuration& c, const Workers& workers, const R
   options.why_no_rdma = rdma.why_none();
   options.fabric = fabric_options(c, workers, rdma);
   options.confirms_reads = asks_partner(c.lease_clock);
-  options.kernel_tls = c.link_kernel_tls;
+  options.kernel_tls = c.link_kernel_tls && engine::kernel_has_fast_aes_gcm();
+  if (c.link_kernel_tls && !options.kernel_tls)
+    log_info("The kernel has no AES-GCM by the processor: lockstepd encrypts what it sends its partner itself.");
   options.fence_socket = c.fence_socket;
   options.link_buffers = c.link_buffer_mib << 20;
   options.set_back = end_at_once;
