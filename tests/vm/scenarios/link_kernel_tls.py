@@ -96,7 +96,7 @@ def without_the_module(w, i, volume, device):
 
 
 def scenario():
-    run("modprobe", "tls")
+    run("modprobe", "-a", "tls", "aesni_intel")  # the second by udev, where a machine boots as a whole
     on_real_sockets()
     with World(link_tls=True, lease_ms=1500) as w, Initiator(w) as i:
         volume = w.mirror()
