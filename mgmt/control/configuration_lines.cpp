@@ -18,7 +18,8 @@ std::string of_volume(const Volume& v, const Configuration& kept, NodeSide here,
   if (!theirs && has_copy) {
     const auto files = replica_files(folder, v.id, v.copy(here));
     return fmt::format(
-        "Volume {} ({} bytes) is in the other configuration not: it goes out of service, its hosts lose it: stop them first. Its data "
+        "Volume {} ({} bytes) is in the other configuration not: it goes out of service, its hosts lose it: stop them "
+        "first. Its data "
         "stays on this node and is removed by nobody: {}{}",
         v.name, v.size, files.data,
         v.encrypted ? ", encrypted, so that it can't be read without the volume. Copy what is needed of it elsewhere "

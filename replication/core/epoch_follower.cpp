@@ -59,7 +59,7 @@ void EpochFollower::answer_proposal(Errc status) {
 /// Stops serving, ends what was ordered, records, then answers.
 void EpochFollower::follow_leave(std::uint64_t step, engine::EpochRecord next) {
   mark<"membership.follow_leave">();
-  sequencer_.drain([this, step, next = std::move(next)] {
+  const auto drained = [this, step, next = std::move(next)] {
     applier_.quiesce(Applier::Wait::unless_failed, [this, step, next] {
       if (!steps_.current(step)) return;
       phases_.apply(event::RecordBegins{});
@@ -71,7 +71,8 @@ void EpochFollower::follow_leave(std::uint64_t step, engine::EpochRecord next) {
         if (!error) phases_.apply(event::PartnerRecorded{clock_.now()});
       });
     });
-  });
+  };
+  sequencer_.drain(drained, Sequencer::Drain::leaves);
 }
 
 /// With a witness the partner has to win there. Without one nobody else remembers that this replica is none any more.

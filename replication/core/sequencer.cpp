@@ -226,6 +226,7 @@ void Sequencer::put_on_link(Op& op) {
     data = {};
   }
   op.remote = Remote::sent;
+  op.remote_error = {};
   op.on_link = true;
   if (!op.entry) take_share(op, data.size());
   if (m.type == MessageType::replicate) note_told(m.watermark);

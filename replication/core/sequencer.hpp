@@ -70,8 +70,10 @@ class Sequencer {
   void on_leased();
   /// Operations that were not started, and wait, go back to be held: the gate is closed.
   void take_back_waiting();
-  /// The same; `done` runs when no other is left.
-  void drain(engine::Callback<> done);
+  /// The same; `done` runs when no other is left. With `leaves` the partner goes on without this replica afterwards,
+  /// and what neither store has taken ends then.
+  enum class Drain : std::uint8_t { stays, leaves };
+  void drain(engine::Callback<> done, Drain how = Drain::stays);
   void cancel_drain() { drained_ = nullptr; }
   /// Requests that were given up end where only the partner is waited for; their writes go on, with the data copied.
   /// For when neither node serves. They count as over: nobody may serve again before both members have them, or this
@@ -180,6 +182,7 @@ class Sequencer {
   List<Op, &Op::link_hook> for_link_;
   LinkShare share_;
   engine::Callback<> drained_;
+  Drain drain_ = Drain::stays;
   std::optional<engine::TimePoint> watermark_due_;  ///< of one that no order has told yet
   engine::TimePoint watermark_timer_at_;            ///< while the timer runs
   engine::TimerId watermark_timer_ = engine::TimerId::none;

@@ -67,7 +67,10 @@ void Sequencer::drop(const Selection& which) {
 bool Sequencer::counts_for_drain(const Op& op) const {
   // A write that the local store failed or holds for ever waits for the transition that the drain belongs to.
   if (store_.failed && op.local_busy) return op.remote == Remote::wanted || op.remote == Remote::sent;
-  return !(op.stage == Stage::issued && !op.local_busy && op.local_error && !op.on_link && op.remote == Remote::done);
+  const bool failed = op.stage == Stage::issued && !op.local_busy && op.local_error && !op.on_link;
+  // The partner's next process takes no order of this epoch, so that it would be sent to it for ever.
+  const bool refused = drain_ == Drain::leaves && op.remote == Remote::wanted && op.remote_error;
+  return !failed || !(op.remote == Remote::done || refused);
 }
 
 void Sequencer::take_back_waiting() {
@@ -79,7 +82,8 @@ void Sequencer::take_back_waiting() {
   while (Op* op = find(waits)) take_back(*op);  // held, or sent back to the partner
 }
 
-void Sequencer::drain(engine::Callback<> done) {
+void Sequencer::drain(engine::Callback<> done, Drain how) {
+  drain_ = how;
   take_back_waiting();
   drained_ = std::move(done);
   owe_watermark();

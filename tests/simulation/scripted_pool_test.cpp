@@ -78,6 +78,28 @@ TEST_F(FullPool, OfBothThatFailsAWriteAtOnceTellsTheHostAndOneNodeGoesOn) {
   }
 }
 
+/// The next process of the one that was to go on takes no more orders of this epoch, so that what failed at the other
+/// one waits for an answer that never comes.
+TEST_F(FullPool, OfBothHasAnEndThoughOneIsStartedAnewMeanwhile) {
+  for (const NodeSide started_anew : {kA, kB}) {
+    for (const Nanos after : {kMillisecond, 10 * kMillisecond, 100 * kMillisecond, 700 * kMillisecond, 2 * kSecond}) {
+      ASSERT_EQ(pair.written(kA, 8, 1), std::error_code{});
+      fill(kA);
+      pair.spoil(kB, [](StoreFaults& f) {
+        f.pool_full = kAlways;
+        f.slowest = 5 * kMillisecond;
+      });
+      auto& write = pair.write(kA, 8, 2);
+      pair.run_for(after);
+      pair.host(started_anew).end(Host::End::killed);
+      pair.host(started_anew).boot();
+      pair.run_for(100 * kMillisecond);
+      expect_all_is_well({8});
+      EXPECT_TRUE(write.done || started_anew == kA) << "its host is told, where its process lives";
+    }
+  }
+}
+
 /// A tick comes before the partner has answered: the two are far from each other.
 struct FullPoolFarAway : FullPool {
   FullPoolFarAway() : FullPool([](Scenario& s) { s.slowest_link = 80 * kMillisecond; }) {}
