@@ -235,7 +235,7 @@ TEST(LinkPaths, WhatLockstepdSaysOfThemIsReadWithWhatItDoesNotSayLeftOut) {
   const auto status = status_from(R"({"partner": {"connected": true, "paths": [
     {"transport": "tcp", "from": "10.1.0.11", "to": "10.1.0.12:3261", "state": "proven", "last_resort": false,
      "cipher": null, "problem": ""},
-    {"transport": "tcp", "from": "", "to": "10.9.0.12:3261", "state": "down", "last_resort": true, "cipher": "X",
+    {"transport": "tcp", "from": "", "to": "10.9.0.12:3261", "state": "down", "last_resort": true, "cipher": "X", "kernel_tls": true,
      "problem": "It does not answer.", "round_trip_us": 87, "bytes_out": 5, "bytes_in": 6, "losses": 7}]}})");
   ASSERT_TRUE(status) << status.error().detail;
   ASSERT_TRUE(status->partner_paths);
@@ -245,7 +245,7 @@ TEST(LinkPaths, WhatLockstepdSaysOfThemIsReadWithWhatItDoesNotSayLeftOut) {
   EXPECT_FALSE(paths[0].round_trip_us);
   EXPECT_EQ(paths[0].bytes_out, 0);
   EXPECT_EQ(paths[1],
-            (LinkPathStatus{"tcp", "down", "", "10.9.0.12:3261", true, "X", "It does not answer.", 87, 5, 6, 7}));
+            (LinkPathStatus{"tcp", "down", "", "10.9.0.12:3261", true, "X", true, "It does not answer.", 87, 5, 6, 7}));
   NodeReport report;
   report.status = *status;
   const auto again = report_from(to_json_text(report));
