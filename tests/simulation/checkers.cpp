@@ -211,7 +211,7 @@ void Checkers::expect_split() {
 /// What hosts saw meanwhile may be of either line, and what was acknowledged may be lost.
 void Checkers::look_for_one(unsigned volume) {
   Volume& v = volumes_[volume];
-  if (!v.lifted || v.lifted->for_good) return;
+  if (!v.lifted || v.lifted->for_good || world_.scenario.cached) return;  // README.md: not yet kept
   if (v.lifted->told && v.lifted->told->running() && v.lifted->told->life() == v.lifted->life) return;
   const auto a = world_.host(NodeSide::a).status(volume), b = world_.host(NodeSide::b).status(volume);
   if (!a || !b || a->state != MirrorState::in_sync || b->state != MirrorState::in_sync) return;
