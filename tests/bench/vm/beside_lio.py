@@ -4,14 +4,12 @@ One machine has everything: both nodes, the peers, the client and the network (S
 instructions, so that a second is so many of them whatever the host does, and IOPS is what all of it together takes. Every
 store is a null_blk device that keeps what it is given."""
 import contextlib
-import json
 import os
 import pathlib
-import subprocess
-import time
 
 import rdma
-from harness import Failed, Volume, World, wait_for
+from fio_cell import fio_cell
+from harness import Volume, World, wait_for
 from initiator import run
 from lio import lio
 from null_disks import null_disks
@@ -82,27 +80,9 @@ def carried_by(world, transport):
 
 # ---- the client ----
 
-def busy_seconds():
-    """Of this machine's processor since it booted, that it did not idle."""
-    user, nice, system, _, _, irq, softirq, *_ = map(int, pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:])
-    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
-
-
 def measured(device):
-    """(IOPS, microseconds of processor for each) of each cell."""
-    found = []
-    for how, depth in CELLS:
-        command = ["fio", "--name=bench", f"--filename={device}", "--direct=1", "--ioengine=libaio", f"--rw={how}", "--bs=4k",
-                   f"--iodepth={depth}", "--size=100%", "--time_based", "--ramp_time=1", f"--runtime={CELL_SECONDS}",
-                   "--norandommap", "--randrepeat=1", "--output-format=json"]
-        busy, begun = busy_seconds(), time.monotonic()
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=600)
-        took, busy = time.monotonic() - begun, busy_seconds() - busy
-        if done.returncode != 0:
-            raise Failed(f"fio: {done.stdout[-1000:]}")
-        iops = json.loads(done.stdout)["jobs"][0]["write" if "write" in how else "read"]["iops"]
-        found.append((iops, busy / took * 1e6 / iops))
-    return found
+    """Of each cell."""
+    return [fio_cell(device, how, "4k", depth, CELL_SECONDS) for how, depth in CELLS]
 
 
 def at(portal, target, transport):

@@ -3,14 +3,11 @@
 One machine has everything, as in beside_lio: its clock counts instructions, and both nodes, the client and the kernel's
 part are in each figure. The difference between two rows is what TLS takes."""
 import contextlib
-import json
 import os
 import pathlib
-import subprocess
-import time
 
-from beside_lio import busy_seconds
-from harness import Failed, World, check, wait_for
+from fio_cell import fio_cell
+from harness import World, check, wait_for
 from initiator import run
 from null_disks import null_disks
 from single_path import iscsid, logged_in
@@ -58,25 +55,11 @@ def kernel_ciphers():
             if one.get("name") == "gcm(aes)"]
 
 
-def measured(device, how, size, depth):
-    """(operations a second, microseconds of processor for each)"""
-    command = ["fio", "--name=bench", f"--filename={device}", "--direct=1", "--ioengine=libaio", f"--rw={how}", f"--bs={size}",
-               f"--iodepth={depth}", "--size=100%", "--time_based", "--ramp_time=1", f"--runtime={CELL_SECONDS}",
-               "--norandommap", "--randrepeat=1", "--output-format=json"]
-    busy, begun = busy_seconds(), time.monotonic()
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=1200)
-    took, busy = time.monotonic() - begun, busy_seconds() - busy
-    if done.returncode != 0:
-        raise Failed(f"fio: {done.stdout[-1000:]}")
-    iops = json.loads(done.stdout)["jobs"][0]["write"]["iops"]
-    return iops, busy / took * 1e6 / iops
-
-
 def show(world, name):
     print(f"{name:20}", end="", flush=True)
     with logged_in(world.a.portal, world.target, "tcp") as device:
         for cell in CELLS:
-            iops, cost = measured(device, *cell)
+            iops, cost = fio_cell(device, *cell, CELL_SECONDS)
             print(f"{iops:13.0f}/s {cost:8.1f} us", end="", flush=True)
     print(flush=True)
 

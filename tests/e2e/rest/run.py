@@ -27,6 +27,7 @@ import cases_link  # noqa: E402
 import cases_lost  # noqa: E402
 import cases_node  # noqa: E402
 import cases_pair  # noqa: E402
+import cases_replicas  # noqa: E402
 import cases_rotation  # noqa: E402
 import cases_settings  # noqa: E402
 import cases_snapshot  # noqa: E402
@@ -45,7 +46,7 @@ NOT_ON_DEMAND = {
     ("replaceNode", "503"): "only a partner that goes away between two questions",
 }
 
-MODULES = (cases_addresses, cases_alone, cases_arbiter, cases_contract, cases_fence, cases_leave, cases_link, cases_lost, cases_node, cases_pair,
+MODULES = (cases_addresses, cases_alone, cases_arbiter, cases_contract, cases_fence, cases_leave, cases_link, cases_lost, cases_node, cases_pair, cases_replicas,
            cases_rotation, cases_settings, cases_snapshot, cases_strangers, cases_volumes, cases_watching, cases_witness)
 REFUSED = {"401", "403"}
 
