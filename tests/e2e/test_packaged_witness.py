@@ -275,6 +275,18 @@ def test_finishes_what_was_cut_off_wherever_that_was():
         check("pair1" not in w.done("list") and not w.pair_folder("pair1").exists(), "it is gone")
 
 
+def test_what_etcd_has_begun_with_when_it_is_cut_off_is_not_taken_for_its_data():
+    """etcd that is killed while it makes its first data never elects itself with them."""
+    with witness() as w:
+        process = w.spawn(*w.setup_arguments)
+        wait_for("etcd to begin with its first data", lambda: any(w.data.rglob("member/wal")), 60, interval=0.001)
+        cut_off(process, 0)
+        check(not w.unit_would_start_it(), "no unit starts such an etcd")
+        w.done(*w.setup_arguments)
+        check([entry.name for entry in (w.data / "etcd").iterdir()] == ["member"], "nothing of the first attempt is left")
+        w.start()
+
+
 def cut_off(process, seconds):
     """Killed after so long, whatever it is at."""
     with contextlib.suppress(subprocess.TimeoutExpired):

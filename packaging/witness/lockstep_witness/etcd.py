@@ -183,12 +183,12 @@ def peer_url(settings):
     return f"https://127.0.0.1:{settings.port + 1}"
 
 
-def closed_command(folder, settings, port):
+def closed_command(folder, settings, data, port):
     """etcd for this program alone: whoever connects has to show the certificate that nobody else has."""
     url, peers = f"https://127.0.0.1:{port}", peer_url(settings)
     tls = [f"--{kind}{name}" for kind in ("", "peer-") for name in (
         f"cert-file={folder.peer}", f"key-file={folder.peer_key}", f"trusted-ca-file={folder.peer}", "client-cert-auth=true")]
-    return ["etcd", "--name=lockstep-witness", f"--data-dir={folder.etcd_data}", f"--listen-client-urls={url}",
+    return ["etcd", "--name=lockstep-witness", f"--data-dir={data}", f"--listen-client-urls={url}",
             f"--advertise-client-urls={url}", f"--listen-peer-urls={peers}", f"--initial-advertise-peer-urls={peers}",
             f"--initial-cluster=lockstep-witness={peers}", f"--initial-cluster-token={settings.token}", "--bcrypt-cost=4",
             "--logger=zap", *tls]
@@ -196,7 +196,19 @@ def closed_command(folder, settings, port):
 
 @contextlib.contextmanager
 def closed_etcd(folder, settings):
-    """On this witness's data, which may hold no users yet."""
+    """On this witness's data, which may hold no users yet; on new ones, which are taken in the end, where it has none."""
+    if folder.has_data():
+        with closed_etcd_on(folder.etcd_data, folder, settings) as etcd:
+            yield etcd
+        return
+    folder.forget_new_data()
+    with closed_etcd_on(folder.new_etcd_data, folder, settings) as etcd:
+        yield etcd
+    folder.take_new_data()
+
+
+@contextlib.contextmanager
+def closed_etcd_on(data, folder, settings):
     if not shutil.which("etcd"):
         raise Refused("There is no etcd here. Install the package etcd-server.")
     with socket.socket() as s:
@@ -206,11 +218,11 @@ def closed_etcd(folder, settings):
     who = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if user else {}
     with tempfile.TemporaryFile() as log:
         # It ends with this program, however that ends.
-        process = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", *closed_command(folder, settings, port)],
+        process = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", *closed_command(folder, settings, data, port)],
                                    stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", **who)
         try:
             etcd = Etcd(("127.0.0.1", port), "127.0.0.1", folder.peer, (folder.peer, folder.peer_key))
-            wait_until_it_answers(etcd, process, log)
+            wait_until_it_answers(etcd, process, log, data)
             yield etcd
         finally:
             process.terminate()
@@ -221,7 +233,7 @@ def closed_etcd(folder, settings):
                 process.wait()
 
 
-def wait_until_it_answers(etcd, process, log):
+def wait_until_it_answers(etcd, process, log, data):
     deadline = time.monotonic() + 60
     while True:
         try:
@@ -234,7 +246,8 @@ def wait_until_it_answers(etcd, process, log):
                 continue
             log.seek(0)
             tail = b"\n".join(log.read().splitlines()[-5:]).decode(errors="replace")
-            raise Refused(f"etcd does not come up ({e}). It says:\n{tail}") from None
+            raise Refused(f"etcd does not come up with the data in {data} ({e}). If no pair uses this witness, remove them and "
+                          f"run `lockstep-witness setup`. It says:\n{tail}") from None
 
 
 def close_to_others(etcd, folder, make_users):

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import pwd
+import shutil
 import tempfile
 
 USER = "lockstep-witness"  # that etcd runs as
@@ -27,10 +28,24 @@ class Folder:
         self.peer, self.peer_key = path / "peer.pem", path / "peer.key"
         self.root_password, self.pairs = path / "root.password", path / "pairs"
         self.etcd_data = data / "etcd"
+        self.new_etcd_data = self.etcd_data / "new"
 
     def has_data(self):
-        """etcd makes this folder when it starts without any. The unit asks for it, too."""
+        """The unit asks for this folder, too."""
         return (self.etcd_data / "member").is_dir()
+
+    def forget_new_data(self):
+        if self.new_etcd_data.exists():
+            shutil.rmtree(self.new_etcd_data)
+
+    def take_new_data(self):
+        """All of it at once: etcd that was ended while it made its first data never comes up with them."""
+        member = self.new_etcd_data / "member"
+        for folder, _, _ in os.walk(member):
+            keep_names(folder)
+        member.rename(self.etcd_data / "member")
+        keep_names(self.etcd_data)
+        self.forget_new_data()
 
     def keep_from_starting(self):
         """Until etcd.yaml is there again, also when this program ends before that: the unit asks for it."""
