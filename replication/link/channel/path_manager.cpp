@@ -55,15 +55,25 @@ bool PathManager::is_to_carry(const Path& path) {
 bool PathManager::is_to_carry(PathSlot path) const { return is_to_carry(paths_[index_of(path)]); }
 
 /// After a third of what a path has to prove itself: what waited for it goes first, and small news; and where what is
-/// large holds up its heartbeats, and so is its end, that is seldom. Where no path carries, requests need to know soon.
+/// large holds up its heartbeats, and so is its end, that is seldom. Where no path carries, requests need to know soon:
+/// they go by the best one, which is asked before the others, since they would go to another one that has carried first
+/// and come back when the best one has, too.
 PathSet PathManager::due_to_carry(TimePoint now) const {
   const bool one_carries =
       std::ranges::any_of(paths_, [](const Path& path) { return has_joined(path) && !is_to_carry(path); });
+  const auto proof_of = [&](const Path& path) { return one_carries ? path.proof : times_.first_proof; };
+  const auto joined_since = [](const Path& path) { return std::get<Proving>(path.state).since; };
+  const auto waits_for_a_better_one = [&](const Path& path) {
+    return !one_carries && std::ranges::any_of(paths_, [&](const Path& better) {
+      return is_to_carry(better) && better.rank < path.rank &&
+             now - joined_since(better) < proof_of(better) / 3 + times_.over_after;
+    });
+  };
   PathSet due;
   for (std::size_t i = 0; i < paths_.size(); ++i) {
-    if (!is_to_carry(paths_[i])) continue;
-    const auto proof = one_carries ? paths_[i].proof : times_.first_proof;
-    if (now - std::get<Proving>(paths_[i].state).since >= proof / 3) due.add(static_cast<PathSlot>(i));
+    const Path& path = paths_[i];
+    if (!is_to_carry(path) || now - joined_since(path) < proof_of(path) / 3 || waits_for_a_better_one(path)) continue;
+    due.add(static_cast<PathSlot>(i));
   }
   return due;
 }

@@ -158,6 +158,26 @@ TEST_F(Paths, AreToCarrySomethingLargeSoonWhileNoneHas) {
   }
 }
 
+/// Requests go by the best one meanwhile, and to another one that has carried before it and back they need not go.
+TEST_F(Paths, WhileNoneHasCarriedTheBestOneIsToFirst) {
+  make({kRdma, kTcp});
+  join(kSlow);
+  (void)pass(500ms, set({kFast, kSlow}));
+  join(kFast);
+  EXPECT_TRUE(pass(975ms, set({kFast, kSlow})).prove.empty());
+  EXPECT_EQ(pass(25ms, set({kFast, kSlow})).prove, set({kFast}));
+  manager->carried(kFast);
+  EXPECT_EQ(pass(25ms, set({kFast, kSlow})).prove, set({kSlow}));
+  EXPECT_EQ(best(), kFast);
+}
+
+TEST_F(Paths, WhereTheBestOneDoesNotCarryTheOthersAreToSoon) {
+  make({kRdma, kTcp});
+  join(kFast), join(kSlow);
+  EXPECT_EQ(pass(1275ms, set({kFast, kSlow})).prove, set({kFast}));
+  EXPECT_EQ(pass(25ms, set({kFast, kSlow})).prove, set({kFast, kSlow}));
+}
+
 TEST_F(Paths, OnlyOneThatHasJoinedIsToCarry) {
   make({kTcp});
   EXPECT_FALSE(manager->is_to_carry(kFast));
