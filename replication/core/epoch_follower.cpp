@@ -16,6 +16,7 @@ EpochFollower::EpochFollower(const StepParts& parts, FollowerUser& user)
       lu_(parts.lu),
       store_watch_(parts.store_watch),
       left_epoch_(parts.left_epoch),
+      exchange_(parts.exchange),
       steps_(parts.steps),
       phases_(parts.phases),
       alone_(parts.alone),
@@ -72,7 +73,9 @@ void EpochFollower::follow_leave(std::uint64_t step, engine::EpochRecord next) {
       });
     });
   };
-  sequencer_.drain(drained, Sequencer::Drain::leaves);
+  const auto& theirs = exchange_.partner();
+  const bool restarted = theirs && !theirs->running;
+  sequencer_.drain(drained, restarted ? Sequencer::Drain::leaves_to_next_process : Sequencer::Drain::leaves);
 }
 
 /// With a witness the partner has to win there. Without one nobody else remembers that this replica is none any more.

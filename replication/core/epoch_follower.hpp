@@ -41,6 +41,7 @@ class EpochFollower {
   const LuStateKeeper& lu_;
   StoreWatch& store_watch_;
   LeftEpoch& left_epoch_;
+  const StateExchange& exchange_;
   EpochSteps& steps_;
   PhaseRunner& phases_;
   GoingAlone& alone_;

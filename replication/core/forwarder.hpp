@@ -56,7 +56,7 @@ class Forwarder {
         in_force_(in_force),
         completions_(completions),
         user_(user),
-        share_(partner.forwards(), [this] { pump(); }),
+        share_(partner.forwards(), [this] { on_turn(); }),
         last_tag_(numbers_begin_at(clock.now())) {
     answered_.reserve(kWindow);
   }
@@ -117,6 +117,10 @@ class Forwarder {
   void leave_share(Op& op);
   void end_unread(Op& op);
   void retry_soon();
+  /// What was refused waits for its time also when it is this volume's turn.
+  void on_turn() {
+    if (!retrying_) pump();
+  }
   void ask_what_is_over();
   void ask_soon();
   void on_over(std::uint64_t tag, const engine::IoResult<Message>& result);

@@ -71,8 +71,9 @@ class Sequencer {
   /// Operations that were not started, and wait, go back to be held: the gate is closed.
   void take_back_waiting();
   /// The same; `done` runs when no other is left. With `leaves` the partner goes on without this replica afterwards,
-  /// and what neither store has taken ends then.
-  enum class Drain : std::uint8_t { stays, leaves };
+  /// and what neither store has taken ends then; with `leaves_to_next_process`, what only this one has, too: the
+  /// partner restarted, and takes no order of this epoch any more.
+  enum class Drain : std::uint8_t { stays, leaves, leaves_to_next_process };
   void drain(engine::Callback<> done, Drain how = Drain::stays);
   void cancel_drain() { drained_ = nullptr; }
   /// Requests that were given up end where only the partner is waited for; their writes go on, with the data copied.

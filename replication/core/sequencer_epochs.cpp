@@ -65,12 +65,13 @@ void Sequencer::drop(const Selection& which) {
 }
 
 bool Sequencer::counts_for_drain(const Op& op) const {
+  // It would be sent again for ever. What becomes of it is for the partner's epoch to say: this replica is made equal.
+  const bool refused = op.remote == Remote::wanted && op.remote_error;
+  if (refused && drain_ == Drain::leaves_to_next_process) return op.local_busy && !store_.failed;
   // A write that the local store failed or holds for ever waits for the transition that the drain belongs to.
   if (store_.failed && op.local_busy) return op.remote == Remote::wanted || op.remote == Remote::sent;
   const bool failed = op.stage == Stage::issued && !op.local_busy && op.local_error && !op.on_link;
-  // The partner's next process takes no order of this epoch, so that it would be sent to it for ever.
-  const bool refused = drain_ == Drain::leaves && op.remote == Remote::wanted && op.remote_error;
-  return !failed || !(op.remote == Remote::done || refused);
+  return !failed || !(op.remote == Remote::done || (refused && drain_ == Drain::leaves));
 }
 
 void Sequencer::take_back_waiting() {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "replication/core/marks.hpp"
 #include "tests/simulation/played_pair.hpp"
 
 namespace lockstep::simulation {
@@ -114,6 +115,33 @@ TEST(NarrowLink, WhatWaitsForItsTurnIsCancelledAtOnce) {
   for (auto* io : writes) ended += io->done;
   EXPECT_GE(ended, 30u) << "all but what is on the link";
   EXPECT_EQ(pair.violation(), "");
+}
+
+std::uint64_t forwards_sent_again() {
+  for (const auto& [name, count] : replication::all_marks()) {
+    if (name == "forward.sent_again") return count;
+  }
+  return 0;
+}
+
+/// The only member, whose metadata failed, refuses what the other node forwards until it is started anew.
+TEST(NarrowLink, WhatThePartnerRefusesIsNotSentAgainEachTimeThatItsTurnHasCome) {
+  ScriptedPair pair(pair_program(), narrow);
+  ASSERT_TRUE(comes_back_slowly(pair, kB));
+  ASSERT_TRUE(pair.wait_for([&] { return is(pair, kA, 0, MirrorState::syncing_source); }));
+  StoreFaults faults = pair.host(kA).metadata(0).faults();
+  faults.write_error = kAlways;
+  faults.slowest = 100 * kMillisecond;
+  pair.host(kA).metadata(0).set_faults(faults);
+  pair.write(kA, 1500, 2);
+  pair.run_for(kMillisecond);
+  for (unsigned i = 0; i < 20; ++i) pair.read(kB, 1500);
+  ASSERT_TRUE(pair.wait_for([&] { return is(pair, kA, 0, MirrorState::failed); })) << pair.status(kA).reason;
+  const auto before = forwards_sent_again();
+  pair.run_for(kSecond);
+  const auto sent = forwards_sent_again() - before;
+  EXPECT_GT(sent, 0u);
+  EXPECT_LT(sent, 2000u) << "200 times what the link takes at once";
 }
 
 /// A orders, B answers no order, and the way breaks: on the new one the other volume has its turn first.

@@ -190,6 +190,34 @@ TEST(HungStore, AReplicaWhoseStoreReturnedComesBackByItself) {
   EXPECT_EQ(pair.value_at(kB, 5), 2);
 }
 
+/// The partner restarted meanwhile: its next process takes no order of that epoch any more.
+TEST(HungStore, LetsThePartnersNextProcessGoOnWhateverItHoldsOrHas) {
+  for (const bool returns : {false, true}) {
+    ScriptedPair pair(pair_program());
+    for (const std::uint64_t block : {5, 16}) ASSERT_EQ(pair.written(kA, block, 1), std::error_code{});
+    hang(pair, kB);
+    pair.write(kA, 5, 2);
+    pair.run_for(20 * kMillisecond);
+    hang(pair, kA);
+    pair.write(kA, 16, 2);
+    pair.run_for(20 * kMillisecond);
+    pair.host(kA).witness().set_reachable(false);
+    pair.host(kB).end(Host::End::killed);
+    ASSERT_TRUE(pair.wait_for([&] { return pair.is(kA, MirrorState::failed); })) << to_string(pair.status(kA).state);
+    pair.mend(kB);
+    if (returns) pair.mend(kA);
+    pair.host(kB).boot();
+    ASSERT_TRUE(pair.wait_for([&] { return pair.status(kB).serving; })) << to_string(pair.status(kB).state);
+    EXPECT_EQ(pair.written(kB, 5, 3), std::error_code{});
+    pair.mend(kA);
+    pair.host(kA).witness().set_reachable(true);
+    ASSERT_TRUE(pair.wait_for([&] { return pair.in_sync(); })) << to_string(pair.status(kA).state);
+    for (const NodeSide side : {kA, kB}) EXPECT_EQ(pair.value_at(side, 5), 3);
+    EXPECT_EQ(pair.value_at(kA, 16), pair.value_at(kB, 16));
+    EXPECT_EQ(pair.violation(), "");
+  }
+}
+
 /// The sequencer won at the witness and the two meet again before it goes on alone: they make a new epoch, and what was
 /// ordered in the old one ends first. An order waits at the partner for the watermark to cover one that it overlaps.
 TEST(Drain, AnOrderThatOverlapsAnEarlierOneEndsThoughNobodyServes) {
