@@ -9,10 +9,12 @@ using engine::NodeSide;
 namespace {
 /// The node waits ten seconds for its partner, by a clock that may run slow; then it takes a while to come back.
 constexpr Nanos kLongestLeave = 14 * kSecond;
+constexpr Nanos kComesBack = 15 * kSecond;  ///< within which a store is trusted again that may be
 
 }  // namespace
 
-Nemesis::Nemesis(World& world, SimRandom random) : world_(world), random_(random) {
+Nemesis::Nemesis(World& world, SimRandom random)
+    : world_(world), random_(random), in_care_(world.scenario.seed ^ 0x696e2063617265) {
   const FaultKinds& f = world.scenario.faults;
   const std::pair<bool, Fault> kinds[] = {{f.kill, Fault::kill},
                                           {f.power_cut, Fault::power_cut},
@@ -71,7 +73,7 @@ void Nemesis::on_act(void* self, std::uint64_t) { static_cast<Nemesis*>(self)->a
 
 void Nemesis::act() {
   if (over_) return;
-  if (!careful()) commit(known_[random_.below(known_.size())]);
+  careful() ? strike_in_care() : commit(known_[random_.below(known_.size())]);
   world_.scheduler.after(random_.between(20 * kMillisecond, world_.scenario.longest_quiet), Owner::world,
                          &Nemesis::on_act, this);
 }
@@ -120,6 +122,13 @@ void Nemesis::unacknowledged_was_read() {
 }
 
 void Nemesis::state_changed() {
+  if (!over_ && careful_until_ != 0 && restarts_in_care_) {
+    const auto strikes = [](void* self, std::uint64_t) {
+      auto& nemesis = *static_cast<Nemesis*>(self);
+      if (!nemesis.over_ && nemesis.careful()) nemesis.strike_in_care();
+    };
+    world_.scheduler.after(in_care_.skewed(0, 300 * kMillisecond), Owner::world, strikes, this);
+  }
   if (over_ || !world_.scenario.bad_moments || known_.empty() || !random_.chance(120'000)) return;
   const Nanos window = world_.scenario.slowest_store + world_.scenario.slowest_link;
   world_.scheduler.after(random_.skewed(0, window), Owner::world, &Nemesis::on_strike_any, this);
@@ -320,6 +329,25 @@ void Nemesis::heal() {
   nurse();
 }
 
+/// Without a disk that fails what it is told, each comes back by itself.
+void Nemesis::nurse_store(Host& host) {
+  const FaultKinds& f = world_.scenario.faults;
+  Nanos& since = failed_since_[number(host.side())];
+  bool failed = false, metadata = false;  // which nothing is done with any more before its process ends
+  for (unsigned v = 0; v < world_.scenario.volumes.size(); ++v) {
+    const auto status = host.status(v);
+    if (!status || status->state != replication::MirrorState::failed) continue;
+    failed = true;
+    metadata |= status->reason.find("metadata") != std::string::npos;
+  }
+  if (!failed) return void(since = 0);
+  if (since == 0) since = world_.scheduler.now();
+  const bool fails = metadata || f.store_errors || f.both_stores || f.two_at_once || f.bad_sectors || f.pool_full;
+  if (!fails || world_.scheduler.now() < since + kComesBack) return;
+  since = 0;
+  host.end(Host::End::killed);
+}
+
 void Nemesis::nurse() {
   for (const NodeSide side : {NodeSide::a, NodeSide::b}) {
     Host& host = world_.host(side);
@@ -332,11 +360,9 @@ void Nemesis::nurse() {
       if (status->state == replication::MirrorState::waiting && restored_ == &host) go_on_with_an_old_copy(host, v);
       if (side == NodeSide::b) decide_between_old_copies(v);
       if (grew_in_the_dark(host, v)) go_on_with_an_old_copy(world_.host(engine::other(side)), v);
-      if (host.misplaces() || status->state == replication::MirrorState::failed ||
-          status->state == replication::MirrorState::left) {
-        host.end(Host::End::killed);
-      }
+      if (host.misplaces() || status->state == replication::MirrorState::left) host.end(Host::End::killed);
     }
+    nurse_store(host);
     if (!host.running()) boot(host);
   }
 }

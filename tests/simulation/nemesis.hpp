@@ -33,7 +33,8 @@ class Nemesis {
   [[nodiscard]] Nanos ordered_until() const { return ordered_until_; }
   /// Each was answered.
   [[nodiscard]] bool orders_ended() const;
-  /// Called now and then after heal(): starts what is down, restarts what needs a restart to come back.
+  /// Called now and then after heal(): starts what is down, restarts what needs a restart to come back. A store that
+  /// was only late, or full, needs none.
   void nurse();
 
  private:
@@ -166,6 +167,9 @@ class Nemesis {
   [[nodiscard]] SimStore& store(std::uint64_t number);
   /// No other fault may come between: what is under way is only promised to end well when it is let be.
   [[nodiscard]] bool careful();
+  void strike_in_care();
+  [[nodiscard]] bool outlives_restarts(const Host& old_copy);
+  void nurse_store(Host& host);
   [[nodiscard]] bool usable(Host& host) const { return host.running() && !host.frozen() && !host.stopping(); }
   [[nodiscard]] Host& either();
   [[nodiscard]] Nanos a_while(Nanos low, Nanos high) {
@@ -182,6 +186,9 @@ class Nemesis {
   std::vector<Fault> known_;
   bool over_ = false;
   Nanos careful_until_ = 0;
+  bool restarts_in_care_ = false;  ///< meanwhile processes may end, and stand still, and sessions break
+  SimRandom in_care_;
+  Nanos failed_since_[2] = {};                ///< after heal(), as nurse() has seen it
   Nanos deaf_ = 0;                            ///< how long after its start a node hears nobody
   std::uint64_t refused_ = 0;                 ///< orders to give up
   const Host* restored_ = nullptr;            ///< whose disks an operator replaced by those of an earlier day

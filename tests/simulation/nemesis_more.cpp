@@ -13,6 +13,31 @@ bool Nemesis::careful() {
   return careful_until_ != 0;
 }
 
+/// A copy that was set back is made equal as a whole by any process, from any process.
+void Nemesis::strike_in_care() {
+  const FaultKinds& f = world_.scenario.faults;
+  if (!restarts_in_care_ || !in_care_.chance(250'000)) return;
+  Host& host = world_.host(in_care_.chance(500'000) ? NodeSide::a : NodeSide::b);
+  const Nanos time = in_care_.skewed(5 * kMillisecond, 4 * kSecond);
+  switch (in_care_.below(3)) {
+    case 0:
+      if (!f.kill || !host.running()) return;
+      host.end(Host::End::killed);
+      return world_.scheduler.after(time, Owner::world, &Nemesis::on_boot, this, number(host.side()));
+    case 1:
+      return f.freeze ? freeze(host, time, false) : void();
+    default:
+      if (f.session_break) some_way_from(host.side()).break_session();
+  }
+}
+
+/// Without its partner no arbiter lets it go on unasked: not even one that hears of generations once a minute.
+bool Nemesis::outlives_restarts(const Host& old_copy) {
+  const Scenario& s = world_.scenario;
+  if (s.changes_arbiter || s.faults.revert_alone || s.faults.force) return false;
+  return s.arbiter.kind != engine::ArbiterKind::witness || witness_knows_better(old_copy);
+}
+
 void Nemesis::commit_more(Fault fault, Host& host) {
   switch (fault) {
     case Fault::paths:
@@ -278,6 +303,7 @@ void Nemesis::revert(Host& host) {
   const bool asks_witness = host.witness().reachable() && !host.slow_witness().slow();
   const bool told = !force_asks_nobody && !partner.running() && witness_knows_better(host) && asks_witness;
   if (only_copy || (!known_better && !told)) return;
+  restarts_in_care_ = known_better && outlives_restarts(host);
   if (!known_better) world_.trace.add(host.name(), "node.set_back_alone");
   careful_until_ = world_.scheduler.now() + kLongestCare;
   host.end(Host::End::power_cut);
@@ -324,6 +350,7 @@ void Nemesis::revert_with_memory(Host& host) {
     if (!learnt || learnt->partner_generation <= host.generation_in_memory(v)) return;
   }
   careful_until_ = world_.scheduler.now() + kLongestCare;
+  restarts_in_care_ = false;
   host.set_back_with_memory();
 }
 

@@ -46,6 +46,7 @@ void Nemesis::force(Host& host) {
   if (!usable(host) || !world_.is_whole()) return;
   Host& partner = world_.host(engine::other(host.side()));
   careful_until_ = world_.scheduler.now() + kLongestCare;
+  restarts_in_care_ = false;
   const Nanos time = random_.between(kSecond, 8 * kSecond);
   if (random_.chance(300'000)) {
     for (const NodeSide side : {NodeSide::a, NodeSide::b}) {
