@@ -294,8 +294,10 @@ struct TlsStream::Impl final : StreamProtocol, std::enable_shared_from_this<Impl
     if (StreamProtocol* const told = std::exchange(above, nullptr)) told->on_stream_closed(why);
   }
 
+  /// Whoever calls this holds it.
   void end_below(StreamClose how) {
     phase = Phase::closed;
+    kept_alive.reset();
     clock.cancel(std::exchange(timer, TimerId::none));
     below->close(how);
   }

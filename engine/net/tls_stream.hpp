@@ -27,6 +27,10 @@ constexpr std::uint64_t kTlsRecordsPerKey = std::uint64_t{1} << 22;
 /// bound is one of full records (24 million of 16 KiB), so that many small ones are no more than their bytes.
 constexpr std::uint64_t kTlsBytesInKernel = std::uint64_t{1} << 38;
 
+/// Whoever makes its connections anew in time does so before one that has carried this, either way: which end's kernel
+/// encrypts the other does not know.
+constexpr std::uint64_t kTlsBytesBeforeRenewal = kTlsBytesInKernel / 16 * 15;
+
 struct TlsKeyLimits {
   std::uint64_t records = kTlsRecordsPerKey;
   std::uint64_t bytes_in_kernel = kTlsBytesInKernel;

@@ -99,6 +99,26 @@ TEST_F(TlsByKernelTest, WhatTheKernelHasTakenArrivesBeforeAGentleEnd) {
   }
 }
 
+/// As a target does that has refused a login.
+TEST_F(TlsByKernelTest, AGentleEndOnceAllIsSentLeavesNothingBehind) {
+  for (const auto have : {Kernels::client, Kernels::server, Kernels::both}) {
+    client = {};
+    server = {};
+    connect(have);
+    run();
+    client.protocol.to_send = pattern(50'000, 6);
+    client.protocol.when_all_is_sent = [this] {
+      client.stream->close(StreamClose::gently);
+      client.stream.reset();
+    };
+    client.stream->want_send();
+    run();
+    EXPECT_EQ(server.protocol.heard, client.protocol.to_send);
+    EXPECT_EQ(server.protocol.ended, TlsErrc::ended) << server.protocol.ended.message();
+    EXPECT_EQ(client.wire.use_count(), 1) << "the stream is gone";
+  }
+}
+
 TEST_F(TlsByKernelTest, AnEndAtOnceSaysNothing) {
   connect(Kernels::both);
   run();

@@ -141,6 +141,7 @@ struct TalkingProtocol final : StreamProtocol {
   bool takes = true;
   std::error_code ended;
   std::size_t piece = 5000;
+  std::function<void()> when_all_is_sent;
 
   ReceivePlace receive_place() override { return {buffer, takes && buffer.empty() ? 3000U : 0U}; }
   void received(std::size_t direct, std::span<const std::byte> scratch) override {
@@ -152,6 +153,7 @@ struct TalkingProtocol final : StreamProtocol {
     for (std::size_t at = sent_bytes; at < to_send.size() && count < pieces.size(); at += piece) {
       pieces[count++] = std::span<const std::byte>(to_send).subspan(at, std::min(piece, to_send.size() - at));
     }
+    if (count == 0 && when_all_is_sent) std::exchange(when_all_is_sent, nullptr)();
     return count;
   }
   void sent(std::size_t bytes) override { sent_bytes += bytes; }
