@@ -342,7 +342,7 @@ void Nemesis::nurse_store(Host& host) {
   }
   if (!failed) return void(since = 0);
   if (since == 0) since = world_.scheduler.now();
-  const bool fails = metadata || f.store_errors || f.both_stores || f.two_at_once || f.bad_sectors || f.pool_full;
+  const bool fails = metadata || f.store_errors || f.both_stores || f.two_at_once || f.bad_sectors;
   if (!fails || world_.scheduler.now() < since + kComesBack) return;
   since = 0;
   host.end(Host::End::killed);
