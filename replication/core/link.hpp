@@ -49,6 +49,8 @@ class Link {
                     std::span<std::byte> payload_in, engine::Callback<engine::IoResult<LinkAnswer>> done) = 0;
   /// Breaks the way out: everything outstanding ends with unknown_outcome, on_link_down() follows, then a new attempt.
   virtual void reset() = 0;
+  /// Nothing is wrong with it, and yet it ends before long unless it is made anew, by reset(), at a better moment.
+  [[nodiscard]] virtual bool wants_renewal() const { return false; }
 };
 
 /// One request of the partner's, until it is answered or its session dies.

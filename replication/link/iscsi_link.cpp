@@ -42,6 +42,7 @@ struct IscsiLink::Impl final : LinkSessionOwner {
   std::size_t turn = 0;  ///< which way is tried next
   LinkWay taken;         ///< by the session, or the last attempt
   bool at_once = false;  ///< the session is given up for another, which need not wait
+  bool wants_renewal = false;
   TimePoint up_since;
   std::uint64_t heard = 0;
   TimePoint heard_at, looked_at;
@@ -159,6 +160,7 @@ struct IscsiLink::Impl final : LinkSessionOwner {
     state = State::up;
     turn = 0;
     problem.clear();
+    wants_renewal = false;
     up_since = heard_at = looked_at = reactor.now();
     heard = session->heard();
     watch_over();
@@ -195,8 +197,16 @@ struct IscsiLink::Impl final : LinkSessionOwner {
       } else if (now - heard_at >= settings.ping_after) {
         session->ping();
       }
+      watch_keys();
       watch_over();
     });
+  }
+
+  /// Whose keys are used up is over at that moment, whatever is under way.
+  void watch_keys() {
+    if (wants_renewal || !tls || tls->cipher().empty()) return;
+    const auto figures = tcp->figures();
+    wants_renewal = figures && std::max(figures->bytes_in, figures->bytes_out) >= settings.renewal_after_bytes;
   }
 
   // ---- the end of a session ----
@@ -408,7 +418,13 @@ void IscsiLink::send(std::span<const std::byte> header, std::span<const std::byt
   impl_->send(header, payload_out, payload_in, done);
 }
 
-void IscsiLink::reset() { impl_->fail("The session was given up to begin anew."); }
+bool IscsiLink::wants_renewal() const { return is_up() && impl_->wants_renewal; }
+
+void IscsiLink::reset() {
+  impl_->at_once |= wants_renewal();
+  impl_->fail(wants_renewal() ? "Its keys have carried nearly as much as they may. It is made anew."
+                              : "The session was given up to begin anew.");
+}
 
 const LinkWay& IscsiLink::way() const { return impl_->taken; }
 

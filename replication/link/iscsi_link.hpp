@@ -9,6 +9,7 @@
 
 #include "engine/net/tcp.hpp"
 #include "engine/net/tls_context.hpp"
+#include "engine/net/tls_stream.hpp"
 #include "engine/rdma/verbs.hpp"
 #include "engine/runtime/reactor.hpp"
 #include "engine/seams/random.hpp"
@@ -42,8 +43,9 @@ struct IscsiLinkSettings {
   LinkRdma* rdma = nullptr;  ///< over RDMA; null: over TCP
   engine::Duration connect_timeout = std::chrono::milliseconds(1000);
   engine::Duration login_timeout = std::chrono::milliseconds(2000);
-  engine::Duration ping_after = std::chrono::milliseconds(250);     ///< of silence
-  engine::Duration broken_after = std::chrono::milliseconds(1000);  ///< of silence
+  engine::Duration ping_after = std::chrono::milliseconds(250);        ///< of silence
+  engine::Duration broken_after = std::chrono::milliseconds(1000);     ///< of silence
+  std::uint64_t renewal_after_bytes = engine::kTlsBytesBeforeRenewal;  ///< either way, where there is TLS over TCP
   engine::Duration first_retry = std::chrono::milliseconds(50);
   engine::Duration last_retry = std::chrono::milliseconds(1000);
 };
@@ -74,6 +76,7 @@ class IscsiLink final : public Link {
   void send(std::span<const std::byte> header, std::span<const std::byte> payload_out, std::span<std::byte> payload_in,
             engine::Callback<engine::IoResult<LinkAnswer>> done) override;
   void reset() override;
+  [[nodiscard]] bool wants_renewal() const override;
 
   [[nodiscard]] bool is_rdma() const;
   /// The way that the session that stands has taken, or the last attempt.

@@ -176,11 +176,19 @@ void PathsLink::Impl::tick() {
     mark<"paths.none_left">();
     return end_session("No path to the partner is left.");
   }
+  for_each(manager.joined(), [&](PathSlot path) { renew_in_time(path); });
   for_each(orders.probe, [&](PathSlot path) { probe(path); });
   for_each(orders.prove, [&](PathSlot path) { prove(path); });
   if (told < numbered.sender.acknowledged()) {
     if (const auto path = manager.best(load, clock.now())) probe(*path);
   }
+}
+
+void PathsLink::Impl::renew_in_time(PathSlot path) {
+  if (manager.renews() || !link(path).wants_renewal()) return;
+  mark<"paths.renewed">();
+  manager.renewing(path);
+  link(path).reset();
 }
 
 void PathsLink::Impl::probe(PathSlot path) {

@@ -101,6 +101,7 @@ struct PathsLink::Impl {
   void cancel_timers();
   void tick_later();
   void tick();
+  void renew_in_time(PathSlot path);
   void probe(PathSlot path);
   void on_probe_answer(PathSlot path, const engine::IoResult<LinkAnswer>& result);
   void prove(PathSlot path);

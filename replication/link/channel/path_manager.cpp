@@ -5,11 +5,12 @@
 
 namespace lockstep::replication {
 
+using engine::Duration;
 using engine::TimePoint;
 
 PathManager::PathManager(PathTimes times, std::span<const PathRank> ranks) : times_(times) {
   assert(!ranks.empty() && ranks.size() <= kMaxPaths);
-  for (const PathRank& rank : ranks) paths_.push_back({rank, Down{}, times_.first_proof, {}, 0});
+  for (const PathRank& rank : ranks) paths_.push_back({rank, Down{}, times_.first_proof, false, {}, 0});
 }
 
 PathManager::Silence* PathManager::silence_of(Path& path) {
@@ -35,7 +36,7 @@ void PathManager::connected(PathSlot path, TimePoint now) {
 
 void PathManager::joined(PathSlot path, TimePoint now) {
   assert(is<Joining>(path));
-  at(path).state = Proving{{now}, now, false};
+  at(path).state = Proving{{now}, now, at(path).renewed ? Duration{0} : at(path).proof, false};
   without_since_.reset();
 }
 
@@ -61,7 +62,10 @@ bool PathManager::is_to_carry(PathSlot path) const { return is_to_carry(paths_[i
 PathSet PathManager::due_to_carry(TimePoint now) const {
   const bool one_carries =
       std::ranges::any_of(paths_, [](const Path& path) { return has_joined(path) && !is_to_carry(path); });
-  const auto proof_of = [&](const Path& path) { return one_carries ? path.proof : times_.first_proof; };
+  const auto proof_of = [&](const Path& path) {
+    const Duration proof = std::get<Proving>(path.state).proof;
+    return one_carries ? proof : std::min(proof, times_.first_proof);
+  };
   const auto joined_since = [](const Path& path) { return std::get<Proving>(path.state).since; };
   const auto waits_for_a_better_one = [&](const Path& path) {
     return !one_carries && std::ranges::any_of(paths_, [&](const Path& better) {
@@ -81,6 +85,7 @@ PathSet PathManager::due_to_carry(TimePoint now) const {
 void PathManager::note_fault(Path& path, TimePoint now) const {
   const bool relapsed = path.last_fault && now - *path.last_fault < times_.relapse_within;
   path.proof = relapsed ? std::min(2 * path.proof, times_.longest_proof) : times_.first_proof;
+  path.renewed = false;
   path.last_fault = now;
 }
 
@@ -94,6 +99,14 @@ void PathManager::failed(PathSlot path, TimePoint now) {
 void PathManager::closing(PathSlot path) {
   if (silence_of(at(path)) != nullptr) at(path).state = Dying{};
 }
+
+void PathManager::renewing(PathSlot path) {
+  if (!has_joined(at(path))) return;
+  at(path).renewed = true;
+  closing(path);
+}
+
+bool PathManager::renews() const { return std::ranges::any_of(paths_, &Path::renewed); }
 
 void PathManager::destroyed(PathSlot path, TimePoint now) {
   failed(path, now);  // unless it was Dying before, this is how its fault became known
@@ -113,7 +126,7 @@ void PathManager::forgive_own_gap(TimePoint now) {
 
 bool PathManager::is_proven(const Path& path, TimePoint now) {
   const auto* proving = std::get_if<Proving>(&path.state);
-  return proving == nullptr || (proving->carried && now - proving->since >= path.proof);
+  return proving == nullptr || (proving->carried && now - proving->since >= proving->proof);
 }
 
 bool PathManager::another_speaks(const Path& path, TimePoint now) {
@@ -141,7 +154,10 @@ PathOrders PathManager::tick(TimePoint now) {
       orders.probe.add(slot);
     }
     const auto* proving = std::get_if<Proving>(&path.state);
-    if (proving != nullptr && is_proven(path, now)) path.state = Proven{proving->silence};
+    if (proving != nullptr && is_proven(path, now)) {
+      path.state = Proven{proving->silence};
+      path.renewed = false;
+    }
     any |= has_joined(path);
     joining |= is<Joining>(slot);
   }

@@ -79,6 +79,10 @@ class PathManager {
   void failed(PathSlot path, engine::TimePoint now);
   /// The same, without anything being wrong: the link session ends.
   void closing(PathSlot path);
+  /// The same: it is made anew, and is as good as before as soon as something large has come through again.
+  void renewing(PathSlot path);
+  /// One is, and not back yet: others have to do meanwhile.
+  [[nodiscard]] bool renews() const;
   /// Nothing of it reads or writes any buffer; whatever it was before.
   void destroyed(PathSlot path, engine::TimePoint now);
   /// What time brings; to be called about every 25 ms while any path is not Down.
@@ -109,7 +113,8 @@ class PathManager {
   struct Proving {
     Silence silence;
     engine::TimePoint since;
-    bool carried = false;  ///< what is large
+    engine::Duration proof;  ///< how long
+    bool carried = false;    ///< what is large
   };
   struct Proven {
     Silence silence;
@@ -119,6 +124,7 @@ class PathManager {
     PathRank rank;
     std::variant<Down, Joining, Proving, Proven, Dying> state;
     engine::Duration proof{};  ///< how long it proves itself
+    bool renewed = false;      ///< … but the next time it need not
     std::optional<engine::TimePoint> last_fault;
     unsigned losses = 0;
   };

@@ -239,6 +239,57 @@ TEST_F(Paths, OneThatComesAndGoesProvesTwiceAsLongEachTimeAndAMinuteAtMost) {
   EXPECT_TRUE(manager->is_proven(kFast)) << "five minutes without a fault";
 }
 
+TEST_F(Paths, OneThatIsMadeAnewIsUsedAgainAsSoonAsSomethingLargeHasComeThrough) {
+  make({kTcp, kTcp});
+  manager->set_rank(kSlow, rank_of(PathTransport::tcp, 10'000, 1));
+  come_up(kFast), come_up(kSlow);
+  (void)pass(4s, set({kFast, kSlow}));
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_EQ(best(), kFast);
+    EXPECT_FALSE(manager->renews());
+    manager->renewing(kFast);
+    EXPECT_EQ(best(), kSlow);
+    manager->destroyed(kFast, now);
+    join(kFast);
+    EXPECT_EQ(best(), kSlow);
+    EXPECT_TRUE(manager->renews());
+    EXPECT_EQ(pass(25ms, set({kFast, kSlow})).prove, set({kFast}));
+    manager->carried(kFast);
+    EXPECT_EQ(best(), kFast);
+    (void)pass(25ms, set({kFast, kSlow}));
+    EXPECT_TRUE(manager->is_proven(kFast));
+  }
+  EXPECT_EQ(manager->losses(kFast), 0u);
+  fault(kFast), come_up(kFast);
+  (void)pass(2975ms, set({kFast, kSlow}));
+  EXPECT_EQ(best(), kSlow);
+  (void)pass(25ms, set({kFast, kSlow}));
+  EXPECT_EQ(best(), kFast) << "its first fault";
+}
+
+TEST_F(Paths, OneThatDoesNotComeBackWhenItIsMadeAnewProvesItselfAsAfterAnyFault) {
+  make({kRdma, kTcp});
+  come_up(kFast), come_up(kSlow);
+  (void)pass(4s, set({kFast, kSlow}));
+  manager->renewing(kFast);
+  manager->destroyed(kFast, now);
+  manager->connected(kFast, now);
+  fault(kFast);
+  EXPECT_FALSE(manager->renews());
+  come_up(kFast);
+  (void)pass(2975ms, set({kFast, kSlow}));
+  EXPECT_EQ(best(), kSlow);
+}
+
+TEST_F(Paths, OnlyOneThatHasJoinedIsMadeAnew) {
+  make({kTcp});
+  manager->renewing(kFast);
+  manager->connected(kFast, now);
+  manager->renewing(kFast);
+  EXPECT_TRUE(manager->is_joining(kFast));
+  EXPECT_FALSE(manager->renews());
+}
+
 TEST_F(Paths, TellHowOftenTheyWereLost) {
   make({kRdma, kTcp});
   come_up(kFast);

@@ -160,6 +160,7 @@ class Path final : public Link {
     sent.push_back({bytes(header), out, in, std::move(done)});
   }
   void reset() override { ++resets; }
+  [[nodiscard]] bool wants_renewal() const override { return renewal; }
   void answer_first(std::span<const std::byte> header) {
     Sent first = std::move(sent.front());
     sent.pop_front();
@@ -193,7 +194,7 @@ class Path final : public Link {
     return static_cast<std::size_t>(
         std::ranges::count_if(sent, [kind](const Sent& one) { return one.frame().kind == kind; }));
   }
-  bool up = false;
+  bool up = false, renewal = false;
   std::uint16_t speaks = kSeveralPaths;
   unsigned resets = 0;
   std::deque<Sent> sent;

@@ -190,6 +190,25 @@ TEST_F(WayOut, ASessionThatIsGivenUpIsNoLossOfItsPaths) {
   EXPECT_EQ(link->paths().losses(slot(0)), 0u);
 }
 
+TEST_F(WayOut, APathThatDoesNotLastIsMadeAnewWithoutALossAndOneAtATime) {
+  start_and_join(2);
+  for (auto& path : paths) path->renewal = true;
+  clock.advance(25ms);
+  ASSERT_EQ(paths[0]->resets, 1u);
+  clock.advance(50ms);
+  EXPECT_EQ(paths[1]->resets, 0u) << "the other one is not back yet";
+  lose(0);
+  paths[0]->renewal = false;
+  join(0);
+  clock.advance(25ms);
+  paths[0]->answer_proof();
+  clock.advance(50ms);
+  EXPECT_EQ(paths[1]->resets, 1u);
+  lose(1);
+  EXPECT_EQ(link->paths().losses(slot(0)) + link->paths().losses(slot(1)), 0u);
+  EXPECT_EQ(mirror.downs, 0u);
+}
+
 TEST_F(WayOut, APathThatGoesDownByItselfIsLost) {
   start_and_join(1);
   lose(0);

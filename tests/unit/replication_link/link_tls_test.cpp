@@ -51,6 +51,23 @@ TEST_F(PartnerLinkWithTls, CarriesPayloadsOfEverySizeBothWays) {
   }
 }
 
+TEST_F(PartnerLinkWithTls, IsToBeMadeAnewBeforeItsKeysAreUsedUp) {
+  start_server();
+  auto with = settings(here_, there_.fingerprint);
+  with.renewal_after_bytes = 4 << 20;
+  with.ping_after = 20ms;
+  start_link(with);
+  ASSERT_TRUE(eventually([this] { return link_->is_up(); }));
+  const auto data = pattern(1 << 20, 3);
+  ASSERT_TRUE(send("payload", data).get().header);
+  EXPECT_FALSE(run([this] { return link_->wants_renewal(); }));
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(send("payload", data).get().header);
+  ASSERT_TRUE(eventually([this] { return link_->wants_renewal(); }));
+  run([this] { link_->reset(); });
+  ASSERT_TRUE(eventually([this] { return node_.events == std::vector<std::string>{"up", "down", "up"}; }));
+  EXPECT_FALSE(run([this] { return link_->wants_renewal(); }));
+}
+
 TEST_F(PartnerLinkWithTls, ManyRequestsAtOnceAreAnsweredEachWithItsOwn) {
   start_server();
   start_link(settings(here_, there_.fingerprint));
