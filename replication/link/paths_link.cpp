@@ -1,5 +1,6 @@
 #include "replication/link/paths_link.hpp"
 
+#include <algorithm>
 #include <cassert>
 #include <utility>
 
@@ -93,6 +94,7 @@ void PathsLink::Impl::on_join_answer(PathSlot path, const IoResult<LinkAnswer>& 
 void PathsLink::Impl::session_stands(const engine::Uuid& partner) {
   version = link(std::get<Beginning>(state).path).version();
   state = Established{partner};
+  if (lost_before.partner != partner) lost_before = {partner, 0, {}, 0};
   problem.clear();
   events->on_link_up();
   for_each(up, [&](PathSlot other) {
@@ -228,6 +230,7 @@ void PathsLink::Impl::on_proof_answer(PathSlot path, const IoResult<LinkAnswer>&
   if (!frame) return partner_is_wrong(frame.error().message);
   if (!carried) return end_session("The partner has ended the link session.");
   manager.carried(path);
+  has_come_through(proof.size());
   ends_by_lost_data = 0;
   if (const auto* beginning = std::get_if<Beginning>(&state)) session_stands(beginning->partner);
 }
@@ -259,7 +262,25 @@ void PathsLink::Impl::note_loss(Task& task) {
 
 /// What the partner's disk holds up is lost with a path or two, as networks go; rarely with so many for so long.
 bool PathsLink::Impl::is_lost_for_good(const Task& task) const {
-  return task.losses >= kManyLosses && clock.now() - task.lost_since >= kLostForLeases * lease;
+  const auto since = lost_before.losses != 0 ? lost_before.since : task.lost_since;
+  return task.losses + lost_before.losses >= kManyLosses && clock.now() - since >= kLostForLeases * lease;
+}
+
+/// The mirror sends again in the next session what was lost in this one: the count goes on there. Where each path that
+/// is stuck takes longer to come back than a session lasts without one, no request would be lost more than once.
+void PathsLink::Impl::remember_losses() {
+  const unsigned before = lost_before.losses;
+  for (const Task* task : numbered.tasks) {
+    if (task->losses == 0) continue;
+    lost_before.since = lost_before.losses == 0 ? task->lost_since : std::min(lost_before.since, task->lost_since);
+    lost_before.losses = std::max(lost_before.losses, before + task->losses);
+    lost_before.bytes = std::max(lost_before.bytes, task->bytes());
+  }
+}
+
+/// What is smaller shows nothing: a network may lose what is large alone.
+void PathsLink::Impl::has_come_through(std::size_t bytes) {
+  if (bytes != 0 && bytes >= std::min(lost_before.bytes, proof.size())) lost_before = {lost_before.partner, 0, {}, 0};
 }
 
 bool PathsLink::Impl::must_carry() const { return ends_by_lost_data > kEndsWithContact; }
@@ -276,6 +297,7 @@ void PathsLink::Impl::data_does_not_pass() {
     begin_anew();
   });
   end_session("Data does not reach the partner, though heartbeats do. Look for a difference in MTU on the way.");
+  lost_before = {};
 }
 
 void PathsLink::Impl::partner_is_wrong(std::string why) {
@@ -285,6 +307,7 @@ void PathsLink::Impl::partner_is_wrong(std::string why) {
 
 void PathsLink::Impl::end_session(std::string why) {
   if (!is<Established>()) return;
+  remember_losses();
   problem = std::move(why);
   state = Ending{up};
   for_each(up, [&](PathSlot path) {

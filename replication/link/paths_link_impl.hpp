@@ -27,6 +27,13 @@ struct PathsLink::Impl {
   struct Plain {  ///< the partner knows no numbers: the mirror's requests go as they are
     PathSlot path;
   };
+  /// Of sessions that ended meanwhile, since something as large has come through.
+  struct Lost {
+    engine::Uuid partner;  ///< its process
+    unsigned losses = 0;   ///< of the request that was lost most
+    engine::TimePoint since;
+    std::size_t bytes = 0;  ///< of the largest that was lost
+  };
   struct Ending {     ///< until all paths are destroyed that had part in it
     PathSet closing;  ///< those
   };
@@ -47,7 +54,8 @@ struct PathsLink::Impl {
   LinkEvents* events = nullptr;
   std::variant<NoSession, Beginning, Established, Plain, Ending> state;
   bool stopped = false;
-  unsigned ends_by_lost_data = 0;   ///< of sessions, since something large has come through
+  unsigned ends_by_lost_data = 0;  ///< of sessions, since something large has come through
+  Lost lost_before;
   std::uint64_t session = 0;        ///< number of the latest
   unsigned overtaken_in_a_row = 0;  ///< joins that the partner answered so, since the last that it let in
   std::uint16_t version = 0;
@@ -129,6 +137,8 @@ struct PathsLink::Impl {
   // ---- the end of a link session ----
 
   void note_loss(Task& task);
+  void remember_losses();
+  void has_come_through(std::size_t bytes);
   [[nodiscard]] bool is_lost_for_good(const Task& task) const;
   [[nodiscard]] bool must_carry() const;
   void data_does_not_pass();

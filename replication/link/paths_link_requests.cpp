@@ -151,6 +151,7 @@ void PathsLink::Impl::on_copy_end(Task::Copy& copy, const IoResult<LinkAnswer>& 
   }
   std::erase(stream.tasks, &task);
   if (task.kind == FrameKind::numbered) {
+    has_come_through(task.bytes());
     window.answered(task.in_window(), frame->number, numbered.sender.acknowledged());
   } else {
     std::copy_n(task.own_in.begin(), result->payload_bytes, task.payload_in.begin());

@@ -268,5 +268,107 @@ TEST_F(WayOutThatLosesData, TakesTheWordThatTheSessionIsOverForNoProof) {
   EXPECT_EQ(paths[0]->resets, before + 1);
 }
 
+// ---- where each path that is stuck takes longer to come back than a session lasts without one ----
+
+/// One path. Each session ends for want of it, with the request that the mirror sends anew in the next one.
+struct WayOutThatLosesDataWithEachSession : WayOut {
+  static constexpr auto kLease = 3000ms;
+  /// The path is stuck, its transport gives it up, and it comes back after the session's end.
+  static constexpr auto kEach = 2s;
+
+  void SetUp() override {
+    start(1);
+    link->set_lease(kLease);
+    join(0);
+    send_some(kData);
+  }
+  void send_some(std::span<std::byte> data) {
+    link->send(plain_frame(MessageType::copy), data, {}, [this](const auto& result) { ++(result ? done : failed); });
+  }
+  void lose_it() {
+    lose(0);
+    if (link->is_ending()) return;
+    pass(350ms);
+    ASSERT_FALSE(link->is_up()) << "no path was left";
+  }
+  void lose_it_and_go_on(const engine::Uuid& partner = kOurs) {
+    pass(kEach - 350ms);
+    lose_it();
+    ASSERT_FALSE(link->loses_data());
+    come_up(0);
+    paths[0]->answer_first(JoinAnswer{JoinVerdict::welcome, partner, {}});
+    ASSERT_TRUE(link->is_up());
+    send_some(kData);
+  }
+  void answer_first_request(std::uint64_t number) {
+    while (paths[0]->sent.front().frame().kind != FrameKind::numbered) paths[0]->sent.pop_front();
+    paths[0]->answer_first(AnswerFrame{AnswerKind::answer, {number}});
+  }
+  void lose_it_for_good() {
+    for (int i = 0; i < 3; ++i) ASSERT_NO_FATAL_FAILURE(lose_it_and_go_on()) << i;
+    pass(kEach - 350ms);
+    lose(0);
+    pass(5ms);
+  }
+
+  std::vector<std::byte> kData = std::vector<std::byte>(std::size_t{256} << 10);
+};
+
+TEST_F(WayOutThatLosesDataWithEachSession, EndsContactWhenARequestWasLostInThreeOfThemForTwoLeases) {
+  lose_it_for_good();
+  EXPECT_TRUE(link->loses_data());
+  EXPECT_NE(link->problem().find("Data"), std::string::npos) << link->problem();
+  come_up(0);
+  EXPECT_TRUE(paths[0]->sent.empty()) << "nothing is said before contact has run out";
+}
+
+TEST_F(WayOutThatLosesDataWithEachSession, GoesOnWhenAnythingAsLargeAsAProofCameThroughInBetween) {
+  std::vector<std::byte> enough(PathsLink::kProof);
+  for (int i = 0; i < 6; ++i) {
+    send_some(enough);
+    answer_first_request(1);
+    answer_first_request(2);
+    send_some(kData);
+    ASSERT_NO_FATAL_FAILURE(lose_it_and_go_on()) << i;
+  }
+}
+
+TEST_F(WayOutThatLosesDataWithEachSession, GoesOnWhenTheProofCameThroughInBetween) {
+  for (int i = 0; i < 6; ++i) {
+    pass(1050ms);
+    paths[0]->answer_proof();
+    ASSERT_NO_FATAL_FAILURE(lose_it_and_go_on()) << i;
+  }
+}
+
+TEST_F(WayOutThatLosesDataWithEachSession, CountsOnWhenOnlyWhatIsSmallCameThrough) {
+  std::vector<std::byte> small(512);
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_NO_FATAL_FAILURE(lose_it_and_go_on()) << i;
+    send_some(small);
+    std::swap(paths[0]->sent[0], paths[0]->sent[1]);
+    answer_first_request(1);
+  }
+  pass(kEach - 350ms);
+  lose(0);
+  pass(5ms);
+  EXPECT_TRUE(link->loses_data());
+}
+
+TEST_F(WayOutThatLosesDataWithEachSession, CountsForAPartnersProcessAlone) {
+  for (std::uint8_t i = 0; i < 6; ++i) ASSERT_NO_FATAL_FAILURE(lose_it_and_go_on(process(201 + i))) << int{i};
+}
+
+TEST_F(WayOutThatLosesDataWithEachSession, CountsAnewAfterContactWasEnded) {
+  lose_it_for_good();
+  pass(2 * kLease * 120 / 100);
+  join(0);
+  ASSERT_TRUE(link->is_up());
+  send_some(kData);
+  pass(kEach);
+  lose(0);
+  EXPECT_FALSE(link->is_ending());
+}
+
 }  // namespace
 }  // namespace lockstep::replication
