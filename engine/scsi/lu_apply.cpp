@@ -42,8 +42,9 @@ void release(LuOutcome& out, const LuRequest& request) {
 }
 
 void mode_select(LuOutcome& out, const LuRequest& request) {
-  if (out.next.mode == request.mode) return;
-  out.next.mode = request.mode;
+  const LuMode wanted = request.mode.keeping(request.kept, out.next.mode);
+  if (out.next.mode == wanted) return;
+  out.next.mode = wanted;
   tell_others(out, LuAttention::mode_parameters_changed, request.nexus);
 }
 

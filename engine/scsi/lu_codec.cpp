@@ -111,16 +111,18 @@ std::vector<std::byte> get_bytes(ByteReader& in, std::size_t bound, bool& valid)
   return {bytes.begin(), bytes.end()};
 }
 
-void put(ByteWriter& out, LuMode mode) {
-  out.u8(static_cast<std::uint8_t>((mode.descriptor_sense ? 1 : 0) | (mode.software_write_protect ? 2 : 0) |
-                                   (mode.threshold_off ? 4 : 0)));
+std::uint8_t bits_of(LuMode mode) {
+  return static_cast<std::uint8_t>((mode.descriptor_sense ? 1 : 0) | (mode.software_write_protect ? 2 : 0) |
+                                   (mode.threshold_off ? 4 : 0));
 }
-LuMode get_mode(ByteReader& in, bool& valid) {
-  const std::uint8_t bits = in.u8();
+void put(ByteWriter& out, LuMode mode) { out.u8(bits_of(mode)); }
+LuMode mode_of(std::uint8_t bits, bool& valid) {
   valid &= bits <= 7;
   return {
       .descriptor_sense = (bits & 1) != 0, .software_write_protect = (bits & 2) != 0, .threshold_off = (bits & 4) != 0};
 }
+
+LuMode get_mode(ByteReader& in, bool& valid) { return mode_of(in.u8(), valid); }
 
 /// Both in one byte: ports are 1 and 2.
 void put_medium(ByteWriter& out, const LuState& s) {
@@ -329,7 +331,7 @@ std::vector<std::byte> LuRequest::encode() const {
     out.u8(static_cast<std::uint8_t>(kind));
     put(out, id);
     put(out, nexus);
-    out.u8(service_action);
+    out.u8(kind == LuRequestKind::mode_select ? bits_of(kept) : service_action);
     out.u8(scope_and_type);
     out.be16(target_ports);
     out.u8(may_persist);
@@ -352,7 +354,13 @@ Result<LuRequest> LuRequest::decode(std::span<const std::byte> bytes) {
   r.kind = static_cast<LuRequestKind>(kind);
   r.id = get_uuid(in);
   r.nexus = get_nexus(in, valid);
-  r.service_action = in.u8();
+  const std::uint8_t action = in.u8();
+  // Of older nodes 0, which keeps nothing; and they pass over it.
+  if (r.kind == LuRequestKind::mode_select) {
+    r.kept = mode_of(action, valid);
+  } else {
+    r.service_action = action;
+  }
   r.scope_and_type = in.u8();
   r.target_ports = in.be16();
   r.may_persist = get_flag(in, valid);

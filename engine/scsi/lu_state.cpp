@@ -14,6 +14,12 @@ bool LuState::allows(const NexusKey& nexus, AccessClass access) const {
   return access == AccessClass::read && !excludes_reads(reservation->type);
 }
 
+LuMode LuMode::keeping(const LuMode& kept, const LuMode& now) const {
+  return {.descriptor_sense = kept.descriptor_sense ? now.descriptor_sense : descriptor_sense,
+          .software_write_protect = kept.software_write_protect ? now.software_write_protect : software_write_protect,
+          .threshold_off = kept.threshold_off ? now.threshold_off : threshold_off};
+}
+
 engine::Errc LuState::check(const NexusKey* nexus, AccessClass access) const {
   using engine::Errc;
   if (access == AccessClass::unrestricted) return Errc::ok;

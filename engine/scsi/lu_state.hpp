@@ -90,6 +90,8 @@ struct LuMode {
   bool software_write_protect = false;  ///< SWP
   bool threshold_off = false;           ///< the soft threshold of thin provisioning is not ENABLED
   bool operator==(const LuMode&) const = default;
+  /// These, but `now` where `kept` says so.
+  [[nodiscard]] LuMode keeping(const LuMode& kept, const LuMode& now) const;
 };
 
 /// SANITIZE (SBC-3 4.11): goes on through resets, reconnects and restarts until it is over.
@@ -204,6 +206,7 @@ struct LuRequest {
   std::vector<std::byte> parameters{};  ///< the parameter list, at most kMaxLuParameters bytes
   // Others:
   LuMode mode{};               ///< mode_select
+  LuMode kept{};               ///< … of `mode`, what its list does not name: it stays as it is
   SanitizeState sanitize{};    ///< sanitize; its phase is not looked at
   std::uint16_t port = 0;      ///< port_lost: the dead one; space_low, space_enough: whose store
   std::uint16_t survivor = 0;  ///< port_lost: the port that is left

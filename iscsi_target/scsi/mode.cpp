@@ -126,6 +126,8 @@ class ModeList {
   }
 
   [[nodiscard]] ModeState state() const { return state_; }
+  /// What the list does not name: the state may have changed there before the list is in force.
+  [[nodiscard]] ModeState kept() const { return kept_; }
 
  private:
   void fail_at(std::size_t byte, std::int8_t bit = 7) { fail_parameter(task_, static_cast<std::uint16_t>(byte), bit); }
@@ -150,6 +152,7 @@ class ModeList {
       if (wrong != 0) return fail_at(at_ + i, static_cast<std::int8_t>(std::bit_width(wrong) - 1)), false;
     }
     state_ = with_page(id, {bytes, now->size}, state_);
+    kept_ = ModeState{}.keeping(beside(id), kept_);
     at_ += now->size;
     return true;
   }
@@ -161,6 +164,7 @@ class ModeList {
   std::size_t descriptor_ = 0;
   bool long_lba_ = false;
   ModeState state_ = task_.unit().mode();
+  ModeState kept_{.descriptor_sense = true, .software_write_protect = true, .threshold_off = true};
 };
 
 /// The whole list is checked before anything changes.
@@ -169,6 +173,7 @@ void apply_mode_list(Task& task) {
   if (!list.read_header() || !list.check_block_descriptor() || !list.read_pages()) return;
   scsi::LuRequest request = task.unit().request(scsi::LuRequestKind::mode_select, task.nexus.key);
   request.mode = list.state();
+  request.kept = list.kept();
   change_state(task, request);
 }
 

@@ -96,6 +96,11 @@ std::optional<PageImage> mode_page(PageId id, PageControl control, ModeState sta
   }
 }
 
+ModeState beside(PageId id) {
+  const bool control = id.code == 0x0A, provisioning = id.code == 0x1C && id.subpage == 0x02;
+  return {.descriptor_sense = !control, .software_write_protect = !control, .threshold_off = !provisioning};
+}
+
 ModeState with_page(PageId id, std::span<const std::uint8_t> page, ModeState state) {
   if (id.code == 0x0A) {
     state.descriptor_sense = page[2] & kDescriptorSense;

@@ -45,6 +45,9 @@ constexpr std::uint8_t kSubpageFormat = 0x40;  ///< SPF, of a page's byte 0
 [[nodiscard]] std::optional<PageImage> mode_page(PageId id, PageControl control, ModeState state,
                                                  const PageFacts& facts);
 
+/// What of the mode a page says nothing of.
+[[nodiscard]] ModeState beside(PageId id);
+
 /// What a page with these bytes, as long as it must be, would set.
 [[nodiscard]] ModeState with_page(PageId id, std::span<const std::uint8_t> page, ModeState state);
 

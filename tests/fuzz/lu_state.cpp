@@ -67,7 +67,13 @@ LuRequest next_request(Input& input) {
   request.mode.descriptor_sense = request.service_action & 1;
   request.mode.software_write_protect = request.service_action & 2;
   request.mode.threshold_off = request.service_action & 4;
+  if (request.kind == LuRequestKind::mode_select) {
+    request.kept.descriptor_sense = request.scope_and_type & 1;
+    request.kept.software_write_protect = request.scope_and_type & 2;
+    request.kept.threshold_off = request.scope_and_type & 4;
+  }
   request.port = request.service_action & 1 ? 1 : 2;
+  if (request.kind == LuRequestKind::mode_select) request.service_action = 0;  // which it has no room for
   request.survivor = static_cast<std::uint16_t>(3 - request.port);
   if (request.kind == LuRequestKind::reserve_out) {
     const auto list = input.bytes(input.u16() % 600);

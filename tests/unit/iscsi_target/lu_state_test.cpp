@@ -98,6 +98,18 @@ TEST_F(LuStateTest, ModeParametersAreToldToTheOthersAndResetPutsThemBack) {
   EXPECT_TRUE(told(a, LuAttention::unit_reset) && told(b, LuAttention::unit_reset)) << "the issuer, too";
 }
 
+TEST_F(LuStateTest, OfTheModeParametersThoseStayThatAListDoesNotName) {
+  run({.kind = mode_select, .nexus = a, .mode = {.descriptor_sense = true, .software_write_protect = true}});
+  run({.kind = mode_select, .nexus = b, .mode = {.threshold_off = true}, .kept = {true, true, false}});
+  EXPECT_EQ(state.mode, (LuMode{true, true, true}));
+  run({.kind = mode_select, .nexus = a, .mode = {}, .kept = {false, true, true}});
+  EXPECT_EQ(state.mode, (LuMode{false, true, true}));
+  run({.kind = mode_select, .nexus = a, .mode = {.descriptor_sense = true}, .kept = {true, true, true}});
+  EXPECT_FALSE(changed);
+  run({.kind = mode_select, .nexus = a});
+  EXPECT_EQ(state.mode, LuMode{}) << "a node that names nothing means all";
+}
+
 TEST_F(LuStateTest, ModeParametersCannotBeChangedUnderTheReservationOfAnother) {
   register_(a, 1);
   hold(a, 1, Type::write_exclusive);
@@ -279,6 +291,12 @@ TEST(LuCodec, WhatIsEncodedIsDecodedAgain) {
                     .may_persist = true,
                     .parameters = List{.service_key = 4}.bytes()};
   EXPECT_EQ(*LuRequest::decode(r.encode()), r);
+  const LuRequest select{.kind = LuRequestKind::mode_select,
+                         .id = uuid(9),
+                         .nexus = port_of('a'),
+                         .mode = {.descriptor_sense = true},
+                         .kept = {.threshold_off = true}};
+  EXPECT_EQ(*LuRequest::decode(select.encode()), select);
   const std::vector<LuEvent> events{{LuAttention::unit_reset, true, {}},
                                     {LuAttention::registrations_preempted, false, {port_of('a'), port_of('b')}}};
   EXPECT_EQ(*decode_events(encode_events(events)), events);

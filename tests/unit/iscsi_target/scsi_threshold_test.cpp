@@ -67,6 +67,30 @@ class ScsiNoThreshold : public ScsiThreshold {
   ScsiNoThreshold() : ScsiThreshold(full()) {}
 };
 
+/// Each is checked before the other one is in force, as it is where the other node orders.
+TEST_F(ScsiThreshold, ModeSelectLeavesThePagesAsTheyAreThatItsListDoesNotName) {
+  const Bytes control = in({0x1A, 0x08, 0x0A, 0, 0xFF})->data_in;
+  const auto protecting = [&](std::uint8_t swp) {
+    Bytes bytes = control;
+    bytes[0] = 0;
+    bytes[4 + 4] = swp;
+    return bytes;
+  };
+  disk.deferred = true;
+  const auto protects = select(protecting(0x08)), disables = select(list(0));
+  while (disk.held()) disk.release_one();
+  expect_good(*protects);
+  expect_good(*disables);
+  EXPECT_TRUE(unit->mode().software_write_protect);
+  EXPECT_TRUE(unit->mode().threshold_off);
+
+  const auto enables = select(list(0x80)), permits = select(protecting(0));
+  while (disk.held()) disk.release_one();
+  expect_good(*enables);
+  expect_good(*permits);
+  EXPECT_EQ(unit->mode(), ModeState{});
+}
+
 TEST_F(ScsiThreshold, TheModePageHasOneSoftDecreasingThresholdOfATenthOfTheVolume) {
   const Bytes golden{0x5C, 0x02, 0, 0x14, 0, 0, 0, 0,  0, 0, 0, 0, 0, 0, 0, 0,  // header, SITUA, reserved
                      0x80, 0x01, 0, 0,    0, 0, 0, 100};                        // ENABLED; available; sets of 1 MiB
