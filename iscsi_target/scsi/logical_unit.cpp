@@ -16,6 +16,7 @@ LogicalUnit::LogicalUnit(engine::Disk& disk, UnitSettings settings)
       blocks_(info_.size >> block_shift_),
       read_only_(info_.read_only),
       write_cache_(info_.write_cache),
+      paired_(settings_.paired),
       known_access_(disk.access_state()) {
   assert(std::has_single_bit(info_.block_size));
   set_name(info_.name);
@@ -38,6 +39,11 @@ void LogicalUnit::set_use(bool read_only, bool write_cache) {
   const bool protection = read_only_.exchange(read_only, std::memory_order_relaxed) != read_only;
   const bool cache = write_cache_.exchange(write_cache, std::memory_order_relaxed) != write_cache;
   if (protection || cache) events().raise(UnitAttention::mode_parameters_changed);
+}
+
+void LogicalUnit::set_paired(bool paired) {
+  if (paired_.exchange(paired, std::memory_order_relaxed) != paired)
+    events().raise(UnitAttention::access_state_changed);
 }
 
 void LogicalUnit::set_partner_access(engine::AccessState state) {

@@ -22,11 +22,11 @@
 
 namespace lockstep::iscsi_target {
 
-/// Where this node stands in the pair. Side A is target port group 1 and relative target port 1, side B 2 and 2.
+/// Where this node stands in its pair. Side A is target port group 1 and relative target port 1, side B 2 and 2.
 struct UnitSettings {
   std::string target_name;        ///< iSCSI name, the same on both nodes
   std::uint16_t port_group = 1;   ///< of this node: 1 or 2; also its relative target port identifier
-  bool paired = true;             ///< false: this node's group is the only one there is
+  bool paired = true;             ///< when the unit is made; later: LogicalUnit::paired()
   std::string product = "VDISK";  ///< at most 16 characters
   std::string revision = "0001";  ///< at most 4 characters
   engine::Uuid instance{};        ///< random, new whenever the unit is made: requests are numbered with it
@@ -117,6 +117,10 @@ class LogicalUnit {
   [[nodiscard]] std::shared_ptr<const std::string> name() const { return name_.load(); }
   [[nodiscard]] bool read_only() const { return read_only_.load(std::memory_order_relaxed); }
   [[nodiscard]] bool write_cache() const { return write_cache_.load(std::memory_order_relaxed); }
+  /// The node has a partner, or has none any more. Not even a RESERVE goes with that. Any thread.
+  void set_paired(bool paired);
+  /// False: this node's port group is the only one there is.
+  [[nodiscard]] bool paired() const { return paired_.load(std::memory_order_relaxed); }
   /// The access state of the partner's port group, as it was last heard. Any thread.
   void set_partner_access(engine::AccessState state);
   [[nodiscard]] engine::AccessState partner_access() const { return partner_access_.load(std::memory_order_relaxed); }
@@ -163,6 +167,7 @@ class LogicalUnit {
   std::atomic<std::uint64_t> addressable_{0};
   std::atomic<bool> read_only_;
   std::atomic<bool> write_cache_;
+  std::atomic<bool> paired_;
   std::atomic<engine::AccessState> known_access_;
   std::atomic<engine::AccessState> partner_access_{engine::AccessState::active_optimized};
   std::atomic<std::uint64_t> requests_{0};

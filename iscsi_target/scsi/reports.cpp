@@ -138,7 +138,7 @@ void handlers::report_target_port_groups(Task& task) {
   }
   for (const std::uint16_t group : {std::uint16_t{1}, std::uint16_t{2}}) {
     if (group == mine) port_group(reply, group, unit.access_state());
-    if (group != mine && unit.settings().paired) port_group(reply, group, unit.partner_access());
+    if (group != mine && unit.paired()) port_group(reply, group, unit.partner_access());
   }
   reply.set_be32(0, static_cast<std::uint32_t>(reply.size() - 4));
   finish_with_data(task, reply.done(), task.length);

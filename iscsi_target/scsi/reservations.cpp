@@ -11,7 +11,7 @@ void send_reserve_out(Task& task) {
   request.service_action = task.cdb(1) & kServiceActionMask;
   request.scope_and_type = task.cdb(2);
   request.target_ports =
-      static_cast<std::uint16_t>(task.unit().settings().paired ? 0b110 : 1u << task.unit().settings().port_group);
+      static_cast<std::uint16_t>(task.unit().paired() ? 0b110 : 1u << task.unit().settings().port_group);
   request.may_persist = task.unit().info().persistent_state;
   const auto list = task.buffer.span().first(task.length);
   request.parameters.assign(list.begin(), list.end());

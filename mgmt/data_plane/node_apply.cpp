@@ -213,8 +213,8 @@ void Node::use_spec(Volume& volume, const VolumeSpec& spec) {
   auto& unit = volume.unit;
   unit->set_name(spec.name);
   const auto settings = unit_settings(spec);
-  const auto& now = unit->settings();
-  if (settings.paired == now.paired && settings.target_name == now.target_name) return;
+  unit->set_paired(settings.paired);
+  if (settings.target_name == unit->settings().target_name) return;
   const std::uint64_t size = unit->blocks() * unit->block_size();
   const bool write_cache = unit->write_cache();
   unit = std::make_shared<iscsi_target::LogicalUnit>(*volume.disk, settings);

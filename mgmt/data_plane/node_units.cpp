@@ -26,8 +26,9 @@ Node::Absent Node::stand_in(const VolumeSpec& spec) {
   const auto before = absent_.find(spec.id);
   if (before != absent_.end() && !needs_reattach(before->second.spec, spec)) {
     const auto& unit = before->second.unit;
-    if (unit->settings().paired == settings.paired && unit->settings().target_name == settings.target_name) {
+    if (unit->settings().target_name == settings.target_name) {
       unit->set_name(spec.name);
+      unit->set_paired(settings.paired);
       unit->set_use(spec.read_only, spec.write_cache);
       return {spec, unit};
     }

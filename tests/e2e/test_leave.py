@@ -9,11 +9,13 @@ import subprocess
 import tempfile
 import threading
 import time
+import types
 
 from etcd import Etcd
 from harness import check, check_time, group, wait_for
 from managed_pair import scene
 from nodes import PREFERRED, join, make_pair
+from scsi_client import CONFLICT, GOOD, Initiator
 from test_replace import MIB, Scene
 
 LONGEST_GAP_MS = 1500  # to hosts whose path is through the node that stays
@@ -130,6 +132,32 @@ def test_a_node_leaves_while_hosts_write_and_one_that_joins_gets_what_is_there(s
     check(max(taken) < 128 * MIB, f"only what is allocated was copied: {taken}")
     s.check_both_hold_the_same(s.files(s.b, 2)[0], writer.log)
     return f"longest gap {gap} ms"
+
+
+@in_scene
+def test_hosts_keep_what_they_reserved_as_a_node_leaves_and_joins_again(s):
+    s.make_volume()
+    at = types.SimpleNamespace(portal=s.a.portal, side="a")
+    holder, other = (Initiator(s, at, types.SimpleNamespace(lun=0), name, isid) for name, isid in (("holder", 1), ("other", 2)))
+    holder.good([0x16, 0, 0, 0, 0, 0])  # RESERVE(6), which a host loses with its power on alone
+
+    def is_kept():
+        refused = other.write()
+        check(refused.status == CONFLICT, f"it is reserved: {refused}")
+        check(holder.write().status == GOOD, "the holder writes")
+        check(set(holder.attentions) <= {0x2A06}, f"of its paths it hears, and of nothing else: {holder.attentions}")
+    holder.write()
+    is_kept()
+    with kept_running(s.b):
+        s.succeed(s.a, "pair", "leave", "b", "--confirm", "node-b")
+    s.has_the_only_copy(s.a)
+    is_kept()
+    s.is_in_no_pair(s.b)
+    join(s.a, s.b)
+    s.wait_for_states("in_sync", "in_sync")
+    is_kept()
+    for host in (holder, other):
+        host.close()
 
 
 @in_scene

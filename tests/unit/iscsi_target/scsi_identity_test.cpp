@@ -370,6 +370,20 @@ TEST_F(ScsiIdentity, PortGroupsShowBothNodesStates) {
                {.in_cdb = true, .byte = 1, .bit = 7});
 }
 
+TEST_F(ScsiIdentity, ThePartnersPortGroupGoesAndComesWithIt) {
+  const auto groups = [&] { return in({0xA3, 0x0A, 0, 0, 0, 0, 0, 0, 0xFF, 0})->be32(0) / 12; };
+  expect_good(*in({0x16}));
+  for (const bool paired : {false, true}) {
+    unit->set_paired(paired);
+    expect_sense(*in({0x00}), scsi::SenseKey::unit_attention, scsi::asc::kAsymmetricAccessStateChanged);
+    expect_good(*in({0x00}));
+    EXPECT_EQ(groups(), paired ? 2u : 1u);
+    EXPECT_TRUE(unit->state()->reserved_by);
+  }
+  unit->set_paired(true);
+  expect_good(*in({0x00}));  // that is no news
+}
+
 TEST_F(ScsiIdentity, TaskManagementFunctionsAreReported) {
   EXPECT_EQ(in({0xA3, 0x0D, 0, 0, 0, 0, 0, 0, 0, 4})->data_in, (Bytes{0xDA, 0, 0, 0}));
   const auto extended = in({0xA3, 0x0D, 0x80, 0, 0, 0, 0, 0, 0, 16});

@@ -100,6 +100,13 @@ TEST_F(ScsiOwedLoss, IsMadeGoodBeforeTheUnitsNextCommand) {
   EXPECT_FALSE(unit->losses().are_due());
 }
 
+TEST_F(ScsiOwedLoss, IsOwedStillWhenThePartnerLeaves) {
+  unit->set_paired(false);
+  in({0x00});  // port groups have changed
+  EXPECT_EQ(in({0x00})->status, scsi::Status::good);
+  EXPECT_FALSE(unit->state()->reserved_by);
+}
+
 TEST_F(ScsiOwedLoss, WaitsUntilTheUnitIsServed) {
   disk.access = engine::AccessState::unavailable;
   in({0x00});  // the access state has changed
