@@ -412,7 +412,7 @@ void TargetDevice::send_loss(UnitUse& use, const OwedLosses::Loss& loss) {
 
 void TargetDevice::send_due_losses(UnitUse& use) {
   if (use.losses >= kMostLosses) return;
-  for (const OwedLosses::Loss& loss : use.unit->losses().take_due()) send_loss(use, loss);
+  for (const auto& loss : use.unit->losses().take_due(kMostLosses - use.losses)) send_loss(use, loss);
 }
 
 void TargetDevice::reset(UnitUse& use, const scsi::LuRequest& request, engine::IoCallback done) {

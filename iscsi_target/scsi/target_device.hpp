@@ -71,7 +71,7 @@ class TargetDevice final : public scsi::DeviceServer {
   /// meanwhile.
   static constexpr std::size_t kMostResets = 32;
   /// Losses of nexuses that are under way to a unit from a reactor; more are due later.
-  static constexpr std::size_t kMostLosses = OwedLosses::kMost;
+  static constexpr std::size_t kMostLosses = 64;
 
   /// `buffers` and `clock` belong to the same reactor and outlive this.
   TargetDevice(engine::BufferPool& buffers, engine::Clock& clock);

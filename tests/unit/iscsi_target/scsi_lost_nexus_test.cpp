@@ -169,6 +169,27 @@ TEST_F(ScsiOwedLoss, TakesNothingWithItThatTheNexusAsksForWhenItIsThereAgain) {
   EXPECT_EQ(in({0x00})->status, kConflict);
 }
 
+/// More than are kept one by one, of sessions that hold nothing, and were not told what became of a RESERVE.
+TEST_F(ScsiOwedLoss, IsMadeGoodHoweverManyCameAfterIt) {
+  disk.access = engine::AccessState::transitioning;
+  scsi::Nexus passing;
+  for (std::size_t i = 0; i < OwedLosses::kMost; ++i) {
+    open(passing, 3 + i, "iqn.1994-05.com.example:n" + std::to_string(i), false);
+    while (run({0x00}, passing)->status == scsi::Status::check_condition) {
+    }
+    disk.fail_with = engine::Errc::unknown_outcome;
+    ASSERT_EQ(run({0x16}, passing)->status, scsi::Status::check_condition);
+    disk.fail_with = engine::Errc::not_serving;
+    close(passing);
+    ASSERT_FALSE(disk.fail_with) << "the disk was asked";
+  }
+  disk.access = engine::AccessState::active_optimized;
+  in({0x00});  // the access state has changed
+  EXPECT_EQ(in({0x00})->status, scsi::Status::good);
+  EXPECT_FALSE(unit->state()->reserved_by);
+  EXPECT_FALSE(unit->losses().are_due());
+}
+
 /// A session that takes the place of one of the same port may be there before the disk has carried the end of that out.
 TEST_F(ScsiLostNexus, WhatIsUnderWayTakesNothingWithItThatTheNexusAsksForWhenItIsThereAgain) {
   EXPECT_EQ(run({0x16}, second)->status, scsi::Status::good);
@@ -248,15 +269,57 @@ TEST_F(ScsiUnknownHold, IsNotForgottenWhenTheUnitMovesToAnotherLun) {
   EXPECT_EQ(in({0x00})->status, scsi::Status::good);
 }
 
-TEST(OwedLosses, AreNoMoreThanCanBeAtOnce) {
+class ManyOwedLosses : public testing::Test {
+ protected:
+  static scsi::LuRequest loss_of(std::size_t i) {
+    return {.kind = scsi::LuRequestKind::nexus_lost, .nexus = {.initiator = std::to_string(i)}};
+  }
+  /// All that there is room for, in vain.
+  ManyOwedLosses() {
+    for (std::size_t i = 0; i < OwedLosses::kMost; ++i) losses.answered(losses.begin(loss_of(i)).number, false);
+  }
+  static constexpr auto kReset = scsi::LuRequestKind::unit_reset;
+  static constexpr std::size_t kAll = 2 * OwedLosses::kMost;
   OwedLosses losses;
-  const auto loss_of = [](std::size_t i) {
-    return scsi::LuRequest{.kind = scsi::LuRequestKind::nexus_lost, .nexus = {.initiator = std::to_string(i)}};
-  };
-  for (std::size_t i = 0; i <= OwedLosses::kMost; ++i) losses.answered(losses.begin(loss_of(i)).number, false);
-  EXPECT_FALSE(losses.has(loss_of(0).nexus)) << "the oldest gave way";
-  EXPECT_EQ(losses.take_due().size(), OwedLosses::kMost);
+};
+
+TEST_F(ManyOwedLosses, AreTakenAFewAtATime) {
+  EXPECT_EQ(losses.take_due(2).size(), 2u);
+  EXPECT_TRUE(losses.are_due());
+  EXPECT_EQ(losses.take_due(kAll).size(), OwedLosses::kMost - 2);
   EXPECT_FALSE(losses.are_due());
+}
+
+TEST_F(ManyOwedLosses, BecomeAResetOfTheUnitWhenThereIsOneMore) {
+  const auto reset = losses.begin(loss_of(OwedLosses::kMost));
+  EXPECT_EQ(reset.request.kind, kReset);
+  losses.answered(reset.number, false);
+  EXPECT_TRUE(losses.has(loss_of(0).nexus));
+  EXPECT_TRUE(losses.has(loss_of(kAll).nexus)) << "and of a nexus that has lost nothing: it would go, too";
+  const auto due = losses.take_due(kAll);
+  ASSERT_EQ(due.size(), 1u);
+  EXPECT_EQ(due[0].request.kind, kReset);
+  EXPECT_EQ(due[0].request.id, reset.request.id) << "it is carried out once";
+  losses.answered(due[0].number, true);
+  EXPECT_FALSE(losses.has(loss_of(0).nexus));
+  EXPECT_FALSE(losses.are_due());
+}
+
+TEST_F(ManyOwedLosses, AreMadeGoodByTheResetThatIsDueIfMoreCome) {
+  losses.answered(losses.begin(loss_of(OwedLosses::kMost)).number, false);
+  const auto again = losses.begin(loss_of(kAll));
+  EXPECT_EQ(again.request.kind, kReset);
+  EXPECT_FALSE(losses.are_due());
+  losses.answered(again.number, true);
+  EXPECT_FALSE(losses.has(loss_of(kAll).nexus));
+}
+
+TEST_F(ManyOwedLosses, AreNotMadeGoodByTheResetThatIsOnItsWayIfMoreCome) {
+  const auto reset = losses.begin(loss_of(OwedLosses::kMost)), later = losses.begin(loss_of(kAll));
+  EXPECT_EQ(later.request.kind, scsi::LuRequestKind::nexus_lost);
+  losses.answered(reset.number, true);
+  EXPECT_TRUE(losses.has(loss_of(kAll).nexus));
+  EXPECT_FALSE(losses.has(loss_of(0).nexus));
 }
 
 TEST(OwedLosses, AnAnswerToOneOfTwoOfTheSameNexusDoesNotSettleTheOther) {
@@ -267,7 +330,7 @@ TEST(OwedLosses, AnAnswerToOneOfTwoOfTheSameNexusDoesNotSettleTheOther) {
   EXPECT_TRUE(losses.has(loss.nexus)) << "the earlier one is on its way still";
   losses.answered(earlier.number, false);
   EXPECT_TRUE(losses.are_due());
-  EXPECT_EQ(losses.take_due().size(), 1u);
+  EXPECT_EQ(losses.take_due(2).size(), 1u);
   losses.answered(earlier.number, true);
   EXPECT_FALSE(losses.has(loss.nexus));
 }
