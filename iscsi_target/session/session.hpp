@@ -155,6 +155,8 @@ class Session final : private BufferUser {
   void make_ready(Ready& item);
   /// The initiator's data is not what was agreed: the command fails, whatever the device server makes of it.
   void break_command(SessionCommand& command, std::uint16_t additional_sense);
+  /// The same, for another reason.
+  void break_command(SessionCommand& command, scsi::Status status);
   void data_came(std::uint32_t bytes) { data_out_ += bytes; }
   /// The data that was arriving has come, for a command that is aborted or completed.
   void arrived_late(SessionCommand& command);

@@ -147,9 +147,13 @@ Session::Waiting Session::oldest_waiting() const {
 }
 
 void Session::break_command(SessionCommand& command, std::uint16_t additional_sense) {
-  command.is_broken = true;
-  command.broken_status = scsi::Status::check_condition;
   command.broken_sense = additional_sense;
+  break_command(command, scsi::Status::check_condition);
+}
+
+void Session::break_command(SessionCommand& command, scsi::Status status) {
+  command.is_broken = true;
+  command.broken_status = status;
   command.expect_no_data();
   if (command.is_completed) return make_ready(command);
   if (command.pull_wanted && !command.is_deferred) end_pull(command, make_error_code(Errc::corrupt));

@@ -8,7 +8,6 @@ namespace lockstep::iscsi_target {
 
 namespace {
 
-constexpr std::uint16_t kInitiatorResponseTimeout = 0x4B06;  // ASC and ASCQ, SPC-4 annex F
 // What must move between two looks: half a megabit a second.
 constexpr std::uint64_t kLeastBetweenLooks = std::uint64_t{32} << 10;
 constexpr std::uint32_t kLooksForData = kTransferPatience / DataBuffers::kLook;
@@ -90,7 +89,9 @@ void Session::end_stalled_transfers(bool is_in_the_way) {
     if (command->stalled_looks < kLooksForData) continue;
     // What is read can't be called back.
     if (is_read) return link_.drop("The initiator's memory can't be read while others wait for what it is read to.");
-    break_command(*command, kInitiatorResponseTimeout);
+    // Nothing was done of what lacks data, and what goes in steps may begin anew. QEMU's initiator, which may have
+    // stood still, repeats what finds the unit busy, and takes an aborted command for the last word.
+    break_command(*command, scsi::Status::busy);
   }
 }
 

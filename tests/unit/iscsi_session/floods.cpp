@@ -184,7 +184,9 @@ TEST_F(Floods, EarlyDataThatFindsNoRoomIsAskedForAgain) {
   EXPECT_TRUE(std::equal(data.begin(), data.end(), server.storage.data.begin()));
 }
 
-TEST_F(Floods, AStalledWriteEndsWhenAnotherHostWaitsForItsMemory) {
+/// Its initiator may have stood still for a moment, and sends again what finds the unit busy; QEMU's takes an aborted
+/// command for the last word.
+TEST_F(Floods, AStalledWriteIsToldToComeAgainWhenAnotherHostWaitsForItsMemory) {
   log_in();
   std::vector<std::unique_ptr<RawInitiator>> hosts;
   // Of the largest there is room for three.
@@ -201,10 +203,8 @@ TEST_F(Floods, AStalledWriteEndsWhenAnotherHostWaitsForItsMemory) {
     for (auto pdu = host->receive(); pdu; pdu = host->receive()) {
       if (pdu->opcode() == Opcode::nop_in) return false;
       if (pdu->opcode() != Opcode::scsi_response) continue;
-      EXPECT_EQ(pdu->template as<ScsiResponseHeader>().status,
-                static_cast<std::uint8_t>(scsi::Status::check_condition));
-      EXPECT_EQ(pdu->data[2 + 12], std::byte{0x4B});
-      EXPECT_EQ(pdu->data[2 + 13], std::byte{0x06}) << "INITIATOR RESPONSE TIMEOUT";
+      EXPECT_EQ(pdu->template as<ScsiResponseHeader>().status, static_cast<std::uint8_t>(scsi::Status::busy));
+      EXPECT_TRUE(pdu->data.empty());
       return true;
     }
     return false;
