@@ -91,8 +91,9 @@ void fail_disk(Task& task) {
       [[fallthrough]];
     case engine::Errc::stale:
     case engine::Errc::unknown_outcome:
-      // The disk dropped it by itself, or can't tell. QEMU's initiator repeats what finds the unit busy, and takes an
-      // aborted command for the disk's last word; others repeat that one a few times only.
+      // The disk dropped it by itself, or can't tell, be it given up for another nexus's reset. QEMU's initiator
+      // repeats what finds the unit busy, and takes an aborted command for the disk's last word; others repeat that one
+      // a few times only.
       if (may_come_again(request.opcode)) return finish(task, Status::busy);
       [[fallthrough]];
     default:

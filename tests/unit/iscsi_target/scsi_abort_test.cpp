@@ -61,6 +61,16 @@ class ScsiAbort : public ScsiTest {
   }
 };
 
+/// Its initiator knows of no abort, and is to send it again: QEMU's takes TASK ABORTED for the last word.
+TEST_F(ScsiAbort, AWriteThatIsGivenUpForAnotherAndOfWhichTheDiskCannotTellFindsTheUnitBusy) {
+  disk.cannot_cancel = true;
+  const auto c = run(make(cdb10(0x2A, 0, 1), 0, Bytes(512)));
+  device.abort(*c);
+  disk.fail_with = engine::Errc::unknown_outcome;
+  disk.release_one();
+  EXPECT_EQ(c->status, scsi::Status::busy);
+}
+
 TEST_F(ScsiAbort, NothingMoreIsBegunOfACommandThatWasAborted) {
   for (const Chain& chain : chains()) {
     for (std::size_t begun = 1; begun < chain.operations; ++begun) {

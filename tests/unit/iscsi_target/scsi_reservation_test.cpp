@@ -232,6 +232,19 @@ TEST_F(ScsiReservation, ManagementSaysSoWhereTheResetIsNotInForce) {
   EXPECT_EQ(in({0x00})->status, kConflict) << "it is reserved still";
 }
 
+/// Of that one something may be under way at the partner.
+TEST_F(ScsiReservation, AResetOfTheTargetThatOneUnitDoesNotServeResetsTheOthersAndSaysSo) {
+  RamDisk other(disk_info(2));
+  adopt({{0, unit}, {1, std::make_shared<LogicalUnit>(other, UnitSettings{})}});
+  run({0x56}, second);
+  std::optional<scsi::Managed> told;
+  other.fail_with = engine::Errc::not_serving;
+  device.manage(nexus, scsi::TaskManagement::target_warm_reset, 0, [&](scsi::Managed result) { told = result; });
+  EXPECT_EQ(told, scsi::Managed::failed);
+  EXPECT_FALSE(unit->state()->reserved_by);
+  adopt({{0, unit}});
+}
+
 class ScsiRemovable : public ScsiReservation {
  protected:
   ScsiRemovable()
