@@ -21,7 +21,9 @@ MEMORY_MIB = 2048
 DISK_MIB = 128
 CELL_SECONDS = int(os.environ.get("LOCKSTEP_VM_CELL_SECONDS", "3"))
 TABLE = os.environ.get("LOCKSTEP_VM_TABLE", "")  # a part of its title: only that
-CELLS = (("randwrite", 1), ("randwrite", 32), ("randread", 1), ("randread", 32))
+ROW = os.environ.get("LOCKSTEP_VM_ROW", "")  # a part of its name: only that
+CELL = os.environ.get("LOCKSTEP_VM_CELL", "")  # a part of its name, "randwrite x1": only that
+CELLS = [(how, depth) for how in ("randwrite", "randread") for depth in (1, 32) if CELL in f"{how} x{depth}"]
 
 
 # ---- the peers ----
@@ -85,9 +87,11 @@ def measured(device):
     return [fio_cell(device, how, "4k", depth, CELL_SECONDS) for how, depth in CELLS]
 
 
-def at(portal, target, transport):
+def row(name, portal, target, transport):
+    if ROW not in name:
+        return
     with logged_in(portal, target, transport) as device:
-        return measured(device)
+        yield name, measured(device)
 
 
 # ---- the table ----
@@ -95,20 +99,20 @@ def at(portal, target, transport):
 def alone(disks, metadata):
     for transport in ("tcp", "iser"):
         with lio(disks[0], f"{rdma.A}:3260", iser=transport == "iser") as (portal, target):
-            yield f"LIO, {transport}", at(portal, target, transport)
+            yield from row(f"LIO, {transport}", portal, target, transport)
         with lockstep(disks[:1], metadata, mirrored=False) as world:
-            yield f"Lockstep, {transport}", at(world.a.portal, world.target, transport)
+            yield from row(f"Lockstep, {transport}", world.a.portal, world.target, transport)
 
 
 def mirrored(disks, metadata):
     with drbd(*disks[:2]) as device, lio(device, f"{rdma.A}:3260", iser=False) as (portal, target):
-        yield "LIO on DRBD C, tcp", at(portal, target, "tcp")
+        yield from row("LIO on DRBD C, tcp", portal, target, "tcp")
     with lockstep(disks, metadata, mirrored=True) as world:
         carried_by(world, "rdma")
-        yield "Lockstep, link by RDMA, tcp", at(world.a.portal, world.target, "tcp")
+        yield from row("Lockstep, link by RDMA, tcp", world.a.portal, world.target, "tcp")
         run("rdma", "link", "delete", "rxe0")
         carried_by(world, "tcp")
-        yield "Lockstep, link by TCP, tcp", at(world.a.portal, world.target, "tcp")
+        yield from row("Lockstep, link by TCP, tcp", world.a.portal, world.target, "tcp")
 
 
 def show(title, rows):
