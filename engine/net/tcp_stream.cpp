@@ -3,7 +3,6 @@
 #include <cerrno>
 #include <utility>
 
-#include <boost/asio/posix/stream_descriptor.hpp>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -18,8 +17,6 @@
 
 namespace lockstep::engine {
 namespace {
-
-using SocketDescriptor = boost::asio::posix::stream_descriptor;
 
 constexpr int kReceivesPerTurn = 16;               // then others have their turn
 constexpr auto kLinger = std::chrono::seconds(2);  // for the peer to close after our end of the stream
@@ -64,9 +61,10 @@ struct TcpStream::Impl final : TurnHook, std::enable_shared_from_this<Impl> {
 
   void wait_readable() {
     if (std::exchange(waiting_read, true)) return;
-    descriptor.async_wait(SocketDescriptor::wait_read, [self = shared_from_this()](boost::system::error_code error) {
+    descriptor.async_wait(ReactorDescriptor::wait_read, [self = shared_from_this()](boost::system::error_code error) {
       self->waiting_read = false;
       if (error) return;
+      const ReactorEvent event(self->reactor);
       if (self->protocol != nullptr) return self->receive();
       if (self->lingering) self->discard();
     });
@@ -74,9 +72,10 @@ struct TcpStream::Impl final : TurnHook, std::enable_shared_from_this<Impl> {
 
   void wait_writable() {
     if (std::exchange(waiting_write, true)) return;
-    descriptor.async_wait(SocketDescriptor::wait_write, [self = shared_from_this()](boost::system::error_code error) {
+    descriptor.async_wait(ReactorDescriptor::wait_write, [self = shared_from_this()](boost::system::error_code error) {
       self->waiting_write = false;
       if (error) return;
+      const ReactorEvent event(self->reactor);
       if (self->protocol != nullptr) return self->send();
       if (self->lingering && self->encrypts) self->end_encrypted();
     });
@@ -181,7 +180,7 @@ struct TcpStream::Impl final : TurnHook, std::enable_shared_from_this<Impl> {
   }
 
   Reactor& reactor;
-  SocketDescriptor descriptor;
+  ReactorDescriptor descriptor;
   StreamProtocol* protocol = nullptr;
   std::string local, peer;
   bool waiting_read = false;

@@ -9,7 +9,6 @@
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
 #include <pthread.h>
 #include <sched.h>
@@ -19,6 +18,7 @@
 #include <unistd.h>
 
 #include "engine/runtime/busy_poll.hpp"
+#include "engine/runtime/lone_events.hpp"
 #include "engine/runtime/reactor_asio.hpp"
 #include "engine/runtime/task_queue.hpp"
 #include "engine/runtime/timer_queue.hpp"
@@ -50,8 +50,8 @@ struct PostedCallback {
 
 // How it turns: everything is a handler of the context's one run(). A turn is posted by whoever asks for its end, by a
 // wake-up and by itself while there is work; Asio queues it behind the batch of events that is being handled and behind
-// one look at the sockets that does not block, so a turn closes each batch. When a turn finds nothing left it lets
-// Asio block.
+// one look at the sockets that does not block, so a turn closes each batch. Where events come one by one (LoneEvents),
+// the turn runs without that look. When a turn finds nothing left it lets Asio block.
 struct Reactor::Impl {
   explicit Impl(ReactorOptions o) : options(std::move(o)) {}
   /// What tasks and timers hold may belong to the context, and what the context's handlers hold may cancel timers.
@@ -61,6 +61,8 @@ struct Reactor::Impl {
   }
 
   void post_turn();
+  void begin_event();
+  void end_event();
   void turn();
   bool run_due_timers();
   bool run_tasks();
@@ -79,12 +81,16 @@ struct Reactor::Impl {
   TaskQueue tasks;
   asio::io_context context{1};
   asio::executor_work_guard<asio::io_context::executor_type> work{context.get_executor()};
-  asio::posix::stream_descriptor wake_event{context, checked(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), "eventfd")};
-  asio::posix::stream_descriptor timer_event{
-      context, checked(timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC), "timerfd_create")};
+  ReactorDescriptor wake_event{context, checked(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), "eventfd")};
+  ReactorDescriptor timer_event{context,
+                                checked(timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC), "timerfd_create")};
   std::optional<TimePoint> armed;
   BusyPoll busy_poll{options.busy_poll};
+  LoneEvents lone_events;
   bool turn_posted = false;
+  bool in_turn = false;      ///< it sees to all that is asked for meanwhile
+  bool in_event = false;     ///< a handler runs that ends with end_event()
+  bool turn_wanted = false;  ///< by that handler
   bool timer_ran = false;
   bool timer_due = false;  ///< one was set without a delay: it needs no alarm
   bool pollers_armed = false;
@@ -112,14 +118,29 @@ void drain(int descriptor) {
 }  // namespace
 
 void Reactor::Impl::post_turn() {
-  if (turn_posted) return;
+  if (turn_posted || in_turn) return;
+  if (in_event) return void(turn_wanted = true);
   turn_posted = true;
   asio::post(context, [this] { turn(); });
 }
 
+void Reactor::Impl::begin_event() {
+  lone_events.came();
+  in_event = true;
+}
+
+void Reactor::Impl::end_event() {
+  in_event = false;
+  if (!std::exchange(turn_wanted, false)) return;
+  if (turn_posted || !lone_events.closes_turn()) return post_turn();
+  turn();
+}
+
 void Reactor::Impl::turn() {
   turn_posted = false;
+  in_turn = true;
   ++stats.turns;
+  lone_events.turned();
   sleeping.store(false, std::memory_order_relaxed);
   if (pollers_armed) {
     pollers_armed = false;
@@ -129,6 +150,7 @@ void Reactor::Impl::turn() {
   worked |= run_tasks();
   worked |= run_pollers();
   worked |= hooks.run();
+  in_turn = false;
   if (stopping.load(std::memory_order_acquire)) return context.stop();
   arm_timer();
   if (busy_poll.on()) {
@@ -139,7 +161,7 @@ void Reactor::Impl::turn() {
       return post_turn();
     }
   }
-  if (!turn_posted && (!hooks.empty() || !may_sleep())) post_turn();
+  if (!hooks.empty() || timer_due || !may_sleep()) post_turn();
 }
 
 bool Reactor::Impl::run_due_timers() {
@@ -189,23 +211,27 @@ void Reactor::Impl::arm_timer() {
 }
 
 void Reactor::Impl::wait_for_timer() {
-  timer_event.async_wait(asio::posix::stream_descriptor::wait_read, [this](boost::system::error_code error) {
+  timer_event.async_wait(ReactorDescriptor::wait_read, [this](boost::system::error_code error) {
     if (error) return;
+    begin_event();
     drain(timer_event.native_handle());
     armed.reset();
     timers.run_due(boot_time());
     timer_ran = true;
     post_turn();
     wait_for_timer();
+    end_event();
   });
 }
 
 void Reactor::Impl::wait_for_wake() {
-  wake_event.async_wait(asio::posix::stream_descriptor::wait_read, [this](boost::system::error_code error) {
+  wake_event.async_wait(ReactorDescriptor::wait_read, [this](boost::system::error_code error) {
     if (error) return;
+    begin_event();
     drain(wake_event.native_handle());
     post_turn();
     wait_for_wake();
+    end_event();
   });
 }
 
@@ -321,8 +347,13 @@ ReactorStats Reactor::stats() const { return impl_->stats; }
 
 struct ReactorAccess {
   static asio::io_context& context(Reactor& reactor) { return reactor.impl_->context; }
+  static void begin_event(Reactor& reactor) { reactor.impl_->begin_event(); }
+  static void end_event(Reactor& reactor) { reactor.impl_->end_event(); }
 };
 
 asio::io_context& io_context(Reactor& reactor) { return ReactorAccess::context(reactor); }
+
+ReactorEvent::ReactorEvent(Reactor& reactor) : reactor_(reactor) { ReactorAccess::begin_event(reactor_); }
+ReactorEvent::~ReactorEvent() { ReactorAccess::end_event(reactor_); }
 
 }  // namespace lockstep::engine

@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <utility>
 
-#include <boost/asio/posix/stream_descriptor.hpp>
 #include <fcntl.h>
 
 #include "engine/rdma/real/errors.hpp"
@@ -15,20 +14,20 @@
 
 namespace lockstep::rdma {
 
-using Descriptor = boost::asio::posix::stream_descriptor;
-
 /// Waits for the completion channel's events. A turn follows each, in which the queues are polled.
 struct QueueGroup::Watch final : engine::TurnHook, std::enable_shared_from_this<QueueGroup::Watch> {
   Watch(engine::Reactor& r, CompletionsCore& c, const QueueGroup& g, ibv_comp_channel* ch)
       : reactor(r), core(&c), group(g), channel(ch), descriptor(engine::io_context(r), ch->fd) {}
 
   void wait() {
-    descriptor.async_wait(Descriptor::wait_read, [self = shared_from_this()](boost::system::error_code error) {
-      if (error || self->core == nullptr) return;
-      const bool goes_on = self->take_events();
-      self->reactor.at_end_of_turn(*self);
-      if (goes_on) self->wait();
-    });
+    descriptor.async_wait(engine::ReactorDescriptor::wait_read,
+                          [self = shared_from_this()](boost::system::error_code error) {
+                            if (error || self->core == nullptr) return;
+                            const engine::ReactorEvent event(self->reactor);
+                            const bool goes_on = self->take_events();
+                            self->reactor.at_end_of_turn(*self);
+                            if (goes_on) self->wait();
+                          });
   }
   /// Each queue that is armed tells of itself once. False: the device is gone.
   bool take_events() {
@@ -51,7 +50,7 @@ struct QueueGroup::Watch final : engine::TurnHook, std::enable_shared_from_this<
   CompletionsCore* core;
   const QueueGroup& group;
   ibv_comp_channel* channel;
-  Descriptor descriptor;
+  engine::ReactorDescriptor descriptor;
 };
 
 QueueGroup::~QueueGroup() { assert(queues_.empty() && channel_ == nullptr); }

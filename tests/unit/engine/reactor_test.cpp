@@ -3,10 +3,12 @@
 #include <array>
 #include <functional>
 #include <latch>
+#include <semaphore>
 #include <thread>
 #include <vector>
 
 #include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -143,6 +145,16 @@ TEST(Reactor, AHookRequestedByAHookRunsInTheSameTurn) {
   EXPECT_EQ(turn_of_submit, turn_of_send);
 }
 
+TEST(Reactor, WhatATurnIsAskedForMeanwhileNeedsNoOther) {
+  Reactor reactor;
+  Hook submit, send;
+  submit.action = [&] { reactor.at_end_of_turn(send); };
+  send.action = [&] { reactor.call_after(5ms, [&] { reactor.stop(); }); };
+  reactor.at_end_of_turn(submit);
+  reactor.run();
+  EXPECT_EQ(reactor.stats().turns, 2u) << "the hooks' and the timer's";
+}
+
 TEST(Reactor, AHookThatRequestsItselfForEverStarvesNobody) {
   Reactor reactor;
   Hook greedy;
@@ -185,6 +197,43 @@ TEST(Reactor, SocketsOnItsContextBelongToItsTurns) {
   ASSERT_EQ(write(ends[1], "x", 1), 1);
   reactor.join();
   EXPECT_EQ(events, (std::vector<std::string>{"read", "end of turn"}));
+  close(ends[1]);
+}
+
+/// Who looks for more events before the turn finds what was posted.
+TEST(Reactor, WhereEventsComeOneByOneTheirTurnsFollowAtOnce) {
+  Reactor reactor;
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
+  boost::asio::posix::stream_descriptor socket(io_context(reactor), ends[0]);
+  std::string order;
+  std::binary_semaphore ended(0);
+  const auto note = [&](const char* what) {
+    order += what;
+    if (order.size() % 2 == 0) ended.release();
+  };
+  Hook hook;
+  hook.action = [&] { note("t"); };
+  std::function<void()> wait = [&] {
+    socket.async_wait(boost::asio::posix::stream_descriptor::wait_read, [&](auto error) {
+      if (error) return;
+      const ReactorEvent event(reactor);
+      char byte = 0;
+      EXPECT_EQ(read(ends[0], &byte, 1), 1);
+      boost::asio::post(io_context(reactor), [&] { note("p"); });
+      reactor.at_end_of_turn(hook);
+      wait();
+    });
+  };
+  wait();
+  reactor.start();
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(write(ends[1], "x", 1), 1);
+    ended.acquire();
+  }
+  reactor.stop();
+  reactor.join();
+  EXPECT_EQ(order, "pttptp");
   close(ends[1]);
 }
 
