@@ -350,10 +350,11 @@ void Sequencer::note_told(std::uint64_t watermark) {
   watermark_due_.reset();
 }
 
-/// The next order tells it, where one comes in time.
+/// The next order tells it, where one comes in time. While each does, an alarm for what the last one leaves need not
+/// ring as often.
 void Sequencer::owe_watermark(engine::Duration within) {
   if (!owes_watermarks()) return;
-  const engine::TimePoint due = clock_.now() + within;
+  const engine::TimePoint due = clock_.now() + std::max(within, kWatermarkWithin * (1 << alarms_in_vain_));
   if (watermark_due_ && *watermark_due_ <= due) return;
   watermark_due_ = due;
   if (watermark_timer_ == engine::TimerId::none || watermark_timer_at_ > due) wait_to_tell_watermark();
@@ -365,8 +366,10 @@ void Sequencer::wait_to_tell_watermark() {
   watermark_timer_at_ = *watermark_due_;
   watermark_timer_ = clock_.call_after(watermark_timer_at_ - clock_.now(), [this] {
     watermark_timer_ = engine::TimerId::none;
+    const bool in_vain = !watermark_due_ || clock_.now() < *watermark_due_;
+    alarms_in_vain_ = in_vain ? std::min(alarms_in_vain_ + 1, kMostInVain) : 0;
     if (!watermark_due_) return;
-    if (clock_.now() < *watermark_due_) return wait_to_tell_watermark();
+    if (in_vain) return wait_to_tell_watermark();
     watermark_due_.reset();
     if (!outbound_.ready || !owes_watermarks() || told_ == watermark()) return;
     outbound_.send(outbound_.message(MessageType::watermark), {}, {}, [](const IoResult<Message>&) {});

@@ -102,6 +102,8 @@ class Sequencer {
   /// nothing but forwards of its own that it was told of: it knows better.
   static constexpr engine::Duration kWatermarkWithin = std::chrono::microseconds(500);
   static constexpr engine::Duration kKnownWithin = std::chrono::milliseconds(10);
+  /// … and within twice that, then four times, while alarms find that orders told it.
+  static constexpr int kMostInVain = 2;
   /// The first operation of which `pred` is true. Whoever acts on it makes it false and asks again: what is done to one
   /// operation may end others.
   template <class Pred>
@@ -187,6 +189,7 @@ class Sequencer {
   std::optional<engine::TimePoint> watermark_due_;  ///< of one that no order has told yet
   engine::TimePoint watermark_timer_at_;            ///< while the timer runs
   engine::TimerId watermark_timer_ = engine::TimerId::none;
+  int alarms_in_vain_ = 0;  ///< in a row, since the last that had something to tell; at most kMostInVain
   std::uint64_t told_ = 0;  ///< the watermark of the last order, which the partner took as far as is known
 };
 

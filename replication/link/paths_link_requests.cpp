@@ -52,6 +52,7 @@ void PathsLink::Impl::pump() {
 /// Every path gets each that is unanswered, as soon as it has room for it: one whose taker hangs is not to hold up
 /// those after it, which the receiver delivers in order.
 void PathsLink::Impl::pump_ahead() {
+  if (ahead.waiting.empty() && ahead.tasks.empty()) return;
   while (!ahead.waiting.empty() && ahead.sender.has_room()) number_first(ahead);
   for_each(manager.joined(), [&](PathSlot path) {
     for (Task* task : ahead.tasks) {

@@ -157,23 +157,53 @@ TEST(Watermark, OfAWriteOfTheSequencersIsToldAtOnceAlsoBehindOneThatTakesItsTime
   EXPECT_EQ(world.b.received(MessageType::watermark).back().watermark, world.last_order().sequence);
 }
 
+/// A host that thinks for so long before it writes again.
+void write_one_after_the_other(PlayedB& world, Nanos thinks) {
+  for (int value = 1; value <= 20; ++value) {
+    ASSERT_FALSE(world.pair.written(kA, kBlockOfBoth, value));
+    bool thought = false;
+    world.pair.world().scheduler.after(
+        thinks, Owner::world, [](void* it, std::uint64_t) { *static_cast<bool*>(it) = true; }, &thought);
+    ASSERT_TRUE(world.pair.wait_for([&] { return thought; }, kSoon));
+  }
+}
+
 /// Whoever writes again soon tells it, however long that goes on.
 TEST(Watermark, IsToldByTheNextOrderWhereThatComesInTime) {
   PlayedB world;
   const auto told = [&] { return world.b.received(MessageType::watermark).size(); };
   world.pair.run_for(kSoon);
   const std::size_t before = told();
-  for (int value = 1; value <= 20; ++value) {
-    ASSERT_FALSE(world.pair.written(kA, kBlockOfBoth, value));
-    bool thought = false;
-    world.pair.world().scheduler.after(
-        300 * kMicrosecond, Owner::world, [](void* it, std::uint64_t) { *static_cast<bool*>(it) = true; }, &thought);
-    ASSERT_TRUE(world.pair.wait_for([&] { return thought; }, kSoon));
-  }
+  write_one_after_the_other(world, 300 * kMicrosecond);
   EXPECT_EQ(told(), before);
   ASSERT_TRUE(world.pair.wait_for([&] { return told() == before + 1; }, 2 * kSoon)) << "timers may be late";
   EXPECT_EQ(world.b.received(MessageType::watermark).back().watermark,
             world.b.received(MessageType::replicate).back().sequence);
+}
+
+/// An alarm for each write would cost more than it is worth while orders tell it.
+TEST(Watermark, IsToldByItselfLaterWhileOrdersTellIt) {
+  PlayedB world;
+  const auto told = [&] { return world.b.received(MessageType::watermark).size(); };
+  world.pair.run_for(kSoon);
+  const std::size_t before = told();
+  write_one_after_the_other(world, 300 * kMicrosecond);
+  write_one_after_the_other(world, 800 * kMicrosecond);
+  EXPECT_EQ(told(), before);
+  ASSERT_TRUE(world.pair.wait_for([&] { return told() == before + 1; }, kSoon));
+}
+
+TEST(Watermark, IsToldByItselfSoonWhereOrdersTellItNoMore) {
+  PlayedB world;
+  const auto told = [&] { return world.b.received(MessageType::watermark).size(); };
+  write_one_after_the_other(world, 300 * kMicrosecond);
+  world.pair.run_for(kSoon);
+  const std::size_t before = told();
+  for (int value = 1; value <= 10; ++value) {
+    ASSERT_FALSE(world.pair.written(kA, kBlockOfBoth, value));
+    world.pair.run_for(3 * kMillisecond / 2);
+  }
+  EXPECT_GE(told() - before, 8U) << "timers and messages may be late";
 }
 
 TEST(Watermark, ThatAnOrderToldIsToldByItselfWhenTheOrderWasNotTaken) {
