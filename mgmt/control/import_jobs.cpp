@@ -131,8 +131,8 @@ ImportJobs::ImportJobs(NodeCore& core, VolumeJobs& volumes) : core_(core), volum
 ImportJobs::~ImportJobs() = default;
 
 void ImportJobs::teach(JobRunner& runner) {
-  runner.teach(
-      kImportKind, [this](Job& job) { return step(job); }, [this](const Uuid& job) { work_.erase(job); });
+  // It writes over a volume that may have come into service since.
+  runner.teach_sure(kImportKind, [this](Job& job) { return step(job); });
 }
 
 StepResult ImportJobs::step(Job& job) {

@@ -50,7 +50,6 @@ void JobRunner::release_what_was_found() {
 void JobRunner::end_what_was_set_back() {
   for (auto& job : core_.jobs.unfinished()) {
     if (!released_.contains(job.id)) continue;
-    if (const auto ended = ended_.find(job.kind); ended != ended_.end()) ended->second(job.id);
     (void)fail(core_, job,
                {RefusalKind::conflict,
                 "The database of this node's management was set back to a time at which this was under way. How it "
@@ -65,9 +64,11 @@ void JobRunner::end_what_was_set_back() {
   if (forgot_pair_) core_.settings.erase(kForgetsPair);  // its job has ended, and the node was in the pair after that
 }
 
-void JobRunner::teach(const std::string& kind, Step step, std::function<void(const Uuid&)> ended) {
-  steps_[kind] = std::move(step);
-  if (ended) ended_[kind] = std::move(ended);
+void JobRunner::teach(const std::string& kind, Step step) { steps_[kind] = std::move(step); }
+
+void JobRunner::teach_sure(const std::string& kind, Step step) {
+  sure_.insert(kind);
+  teach(kind, std::move(step));
 }
 
 void JobRunner::teach_first(const std::string& kind, Step step) {
@@ -184,7 +185,17 @@ void JobRunner::run_those_that_come_first() {
 
 void JobRunner::take_turn_of(Job job) {
   if (job.runner != core_.node_id) return end_if_abandoned(std::move(job));
-  if (!found_.contains(job.id) && run(std::move(job))) poke();
+  if (found_.contains(job.id)) return;
+  if (released_.contains(job.id) && sure_.contains(job.kind)) return wait_for_the_partners_word(std::move(job));
+  if (run(std::move(job))) poke();
+}
+
+void JobRunner::wait_for_the_partners_word(Job job) {
+  const std::string why =
+      "Waits until the other node's management answers, and says that this node's database is not of the past.";
+  if (job.message == why) return;
+  job.message = why;
+  store(job);
 }
 
 /// Nobody goes on with a job of a node that was lost and is out of the pair, and what it was at work on is free.

@@ -32,9 +32,10 @@ class JobRunner {
   /// `tell` is for tests; without one the partner's management is told. `time` is asked until it knows; without one the
   /// copy beside the volumes alone tells. For start-up, before anything can bring the database up to date.
   explicit JobRunner(NodeCore& core, Tell tell = {}, std::function<DatabaseTime()> time = {});
-  /// For start-up: who takes the steps of jobs of this kind. `ended` drops what is at work on a job between its steps;
-  /// it is called where a job ends by anything but its own step, before that is told.
-  void teach(const std::string& kind, Step step, std::function<void(const Uuid&)> ended = {});
+  /// For start-up: who takes the steps of jobs of this kind.
+  void teach(const std::string& kind, Step step);
+  /// The same of a kind of which a job from before this start has no step before the database is known to be of now.
+  void teach_sure(const std::string& kind, Step step);
   /// The same of a kind whose jobs wait for no others than one that has its step at that moment.
   void teach_first(const std::string& kind, Step step);
   void start();
@@ -55,6 +56,7 @@ class JobRunner {
   void end_if_abandoned(Job job) const;
   void run_those_that_come_first();
   void take_turn_of(Job job);
+  void wait_for_the_partners_word(Job job);
   bool run(Job job);
   void store(const Job& job);
   void mark_untold(const Uuid& id);
@@ -69,7 +71,7 @@ class JobRunner {
   std::set<Uuid> released_;   ///< those that wait no more, until it is known whether the database is of the past
   bool forgot_pair_ = false;  ///< likewise: a mark from before this start
   std::map<std::string, Step> steps_;
-  std::map<std::string, std::function<void(const Uuid&)>> ended_;
+  std::set<std::string> sure_;            ///< kinds
   std::set<std::string> first_;           ///< kinds
   std::atomic<bool> first_came_ = false;  ///< a job of such a kind, since they were looked at
   struct Untold {

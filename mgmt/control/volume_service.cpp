@@ -49,15 +49,23 @@ Outcome<void> check_access_in_all(const Configuration& c) {
 
 // Not one that a volume had lately: a host that still waits with writes for a deleted volume may take another one that
 // comes under its LUN for the one it knew. Nor one that the partner may give, where this node makes it `alone`: one of
-// two such configurations may be given up, and a session of that one's hosts would find the other volume.
+// two such configurations may be given up, and a session of that one's hosts would find the other volume. Nor, made
+// together after that, one of those that the partner may have given then.
+constexpr auto kLuns = static_cast<std::int64_t>(kMaxVolumes);
+constexpr std::int64_t kGivenAlone = 64;  ///< that far may the other one have come, by every second
+
+/// `next_lun` after one that was given by one node alone: as far round as any, and known from the others.
+std::int64_t after_alone(std::int64_t lun) { return lun + 1 + kLuns; }
+bool was_alone(std::int64_t next_lun) { return next_lun > kLuns; }
+
 std::int64_t next_free_lun(const Configuration& c, std::optional<NodeSide> alone = {}) {
-  constexpr auto kLuns = static_cast<std::int64_t>(kMaxVolumes);
   const auto is_free = [&](std::int64_t lun) {
     return std::ranges::find(c.volumes, lun, &Volume::lun) == c.volumes.end();
   };
   const auto is_own = [&](std::int64_t lun) { return !alone || lun % 2 == (*alone == NodeSide::a ? 0 : 1); };
+  const std::int64_t skipped = !alone && was_alone(c.pair->next_lun) ? kGivenAlone : 0;
   for (std::int64_t i = 0; i < kLuns; ++i) {
-    const std::int64_t lun = (c.pair->next_lun + i) % kLuns;
+    const std::int64_t lun = (c.pair->next_lun + skipped + i) % kLuns;
     if (is_free(lun) && is_own(lun)) return lun;
   }
   assert(alone);  // there are as many LUNs as volumes
@@ -185,7 +193,10 @@ Outcome<Job> VolumeService::create(const VolumeWish& wish) {
     }
     job.volume = volume->id;
     core_.jobs.put(job);
-    return add_new(std::move(*volume), c);
+    const std::int64_t lun = volume->lun;
+    auto added = add_new(std::move(*volume), c);
+    if (alone) c.pair->next_lun = after_alone(lun);
+    return added;
   };
   const auto changed = core_.change(fmt::format("Volume {} begun", wish.name),
                                     {.together = [&](Configuration& c) { return begin(c, false); },

@@ -185,6 +185,7 @@ def test_both_are_forced_and_one_gives_its_configuration_up():
         made = Writer(s, on_b, [s.b], span_mib=8)
         made.wait_writes(100)
         made.stop()
+        second_on_b, _ = s.make(s.b, "on-b2")
         s.made(s.b.post("/api/v1/tokens", {"name": "of-b"}))
 
         s.a.start_mgmtd()
@@ -208,6 +209,9 @@ def test_both_are_forced_and_one_gives_its_configuration_up():
         names = {t["name"] for t in s.b.get("/api/v1/tokens").json["items"]}
         check("of-a" in names and "of-b" not in names, f"it is the one that was kept: {names}")
         check(list((s.b.folder / "volumes").glob("configuration.saved.given-up-*")), "the other one stays readable")
+        next_one, _ = s.make(s.a, "on-both")
+        check(next_one.lun not in (on_a.lun, on_b.lun, second_on_b.lun),
+              f"nor does it find what is made next: {next_one.lun} {on_b.lun} {second_on_b.lun}")
         writer.wait_writes(100)
         writer.stop()
         s.check_same(s.volume)

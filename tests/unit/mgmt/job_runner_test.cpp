@@ -137,29 +137,35 @@ TEST_F(JobsAfterAStart, WhatGoesOnForWantOfAWordEndsWhenTheDatabaseTurnsOutToBeO
   EXPECT_EQ(steps_, 3);
 }
 
-/// A copier has a thread of its own, which no step would end any more.
-TEST_F(JobsAfterAStart, WhatIsAtWorkOnAJobOfThePastIsDroppedBeforeThatIsTold) {
-  DatabaseTime time = DatabaseTime::presumed;
-  runner_.reset();
-  runner_ = std::make_unique<JobRunner>(
-      *core_, [](const Job&) { return true; }, [&time] { return time; });
-  std::set<Uuid> at_work;
-  runner_->teach(
-      "counts",
-      [&at_work](Job& job) {
-        at_work.insert(job.id);
-        return StepResult::again_later;
-      },
-      [&](const Uuid& id) {
-        EXPECT_FALSE(job(id).finished());
-        at_work.erase(id);
-      });
-  runner_->turn();
-  EXPECT_EQ(at_work, std::set<Uuid>{mine_.id});
-  time = DatabaseTime::past;
-  runner_->turn();
-  EXPECT_EQ(job(mine_.id).state, JobState::failed);
-  EXPECT_EQ(at_work, std::set<Uuid>{});
+/// As an import, which would write over what has come into service since.
+TEST_F(JobsAfterAStart, WhatHasToBeSureHasNoStepBeforeTheDatabaseIsKnownToBeOfNow) {
+  for (const DatabaseTime then : {DatabaseTime::past, DatabaseTime::now}) {
+    DatabaseTime time = DatabaseTime::presumed;
+    Job before = make_job(*core_, "writes", "copy", "Copies.");
+    core_->jobs.put(before);
+    runner_.reset();
+    runner_ = std::make_unique<JobRunner>(
+        *core_, [](const Job&) { return true; }, [&time] { return time; });
+    std::set<Uuid> at_work;
+    runner_->teach_sure("writes", [&at_work](Job& job) {
+      at_work.insert(job.id);
+      return StepResult::again_later;
+    });
+    const Job since = make_job(*core_, "writes", "copy", "Copies.");
+    core_->jobs.put(since);
+    for (int turn = 0; turn < 3; ++turn) runner_->turn();
+    EXPECT_EQ(at_work, std::set<Uuid>{since.id});
+    EXPECT_NE(job(before.id).message.find("Waits until the other node's management answers"), std::string::npos);
+    time = then;
+    runner_->turn();
+    EXPECT_EQ(job(before.id).state == JobState::failed, then == DatabaseTime::past);
+    EXPECT_EQ(at_work.contains(before.id), then == DatabaseTime::now);
+    for (const Job& each : {before, since}) {
+      Job over = job(each.id);
+      over.state = JobState::done;
+      core_->jobs.put(over);
+    }
+  }
 }
 
 TEST_F(JobsAfterAStart, WhatGoesOnForWantOfAWordIsNotAskedForOnceTheDatabaseIsKnownToBeOfNow) {
