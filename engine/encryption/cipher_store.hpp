@@ -32,6 +32,8 @@ class CipherStore final : public Store {
   void write_zeroes(Extent extent, Durability durability, IoCallback done) override;
   void discard(Extent extent, Durability durability, IoCallback done) override;
   void flush(IoCallback done) override;
+  [[nodiscard]] bool refuses_writes() const override { return inner_.refuses_writes(); }
+  void take_writes_again() override { inner_.take_writes_again(); }
   void reserve(Extent extent, IoCallback done) override;
   void next_run(std::uint64_t offset, RunCallback done) override;
   void renew_key(IoCallback done) override;

@@ -48,8 +48,14 @@ class Store {
   /// The extent reads as zeros afterwards; whole granules are given back, the ragged ends are zeroed.
   virtual void discard(Extent extent, Durability durability, IoCallback done) = 0;
   /// Everything whose callback ran before this call is on stable storage when `done` runs without error. After an
-  /// error nothing unflushed may be relied on: the store has failed.
+  /// error nothing unflushed may be relied on: the store refuses_writes().
   virtual void flush(IoCallback done) = 0;
+  /// A flush failed, or one that a durable operation needs: every write and flush fails until the store is opened anew.
+  /// Reads go on.
+  [[nodiscard]] virtual bool refuses_writes() const { return false; }
+  /// For a user of durable operations alone, each of which has told of its own failure: writes are taken again. Durable
+  /// operations that are under way fail.
+  virtual void take_writes_again() {}
   /// Sets space aside for `extent`, which reads as it did: a later write there does not run out of space. no_space: it
   /// would, and nothing else changed. What is set aside ends with a discard() there and with this process. Only of a
   /// store whose info().reserves says so.

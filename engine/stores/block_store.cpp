@@ -121,5 +121,7 @@ void BlockStore::discard(Extent extent, Durability durability, IoCallback done) 
   impl_->io->discard(extent, durability, std::move(done));
 }
 void BlockStore::flush(IoCallback done) { impl_->io->flush(std::move(done)); }
+bool BlockStore::refuses_writes() const { return impl_->io->refuses_writes(); }
+void BlockStore::take_writes_again() { impl_->io->take_writes_again(); }
 
 }  // namespace lockstep::engine

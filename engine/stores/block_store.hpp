@@ -50,6 +50,8 @@ class BlockStore final : public Store {
   void write_zeroes(Extent extent, Durability durability, IoCallback done) override;
   void discard(Extent extent, Durability durability, IoCallback done) override;
   void flush(IoCallback done) override;
+  [[nodiscard]] bool refuses_writes() const override;
+  void take_writes_again() override;
 
  private:
   struct Impl;

@@ -72,6 +72,7 @@ struct DescriptorStore::Operation {
   Operation* next = nullptr;
   IoCallback done;
   Durability durability{};
+  unsigned losses = 0;  // when it began
   std::error_code result;
   std::span<std::byte> user;  // a read into misaligned memory ends there
   std::unique_ptr<std::byte, FreeBounce> bounce;
@@ -189,6 +190,7 @@ DescriptorStore::Operation& DescriptorStore::start(Durability durability, IoCall
   free_ = op.next;
   op.done = std::move(done);
   op.durability = durability;
+  op.losses = losses_;
   op.zeros = false;
   op.piece = op.piece_count = 0;
   op.request.rw_flags = 0;
@@ -213,7 +215,9 @@ void DescriptorStore::end_later(Operation& op, std::error_code result) {
   ring_.reactor().post(op.later);
 }
 
+/// What was on its way when a sync failed may be lost with that, whatever its own sync says.
 void DescriptorStore::finish(Operation& op, std::error_code result) {
+  if (!result && op.durability == Durability::durable && op.losses != losses_) result = Errc::io_error;
   IoCallback done = std::move(op.done);
   op.bounce.reset();
   op.user = {};
@@ -446,7 +450,7 @@ void DescriptorStore::flush(IoCallback done) {
 }
 
 void DescriptorStore::join_sync(Operation& op) {
-  if (failed_) return finish(op, Errc::io_error);
+  if (failed_ || op.losses != losses_) return finish(op, Errc::io_error);
   op.next = nullptr;
   (sync_.waiting != nullptr ? sync_.last_waiting->next : sync_.waiting) = &op;
   sync_.last_waiting = &op;
@@ -470,9 +474,10 @@ void DescriptorStore::on_synced(int result) {
   if (may_be_tried_again(sync_.request, result)) return submit_again(sync_.request, result);
   sync_.in_flight = false;
   failed_ |= result < 0;
+  losses_ += result < 0;
   Operation* const synced = std::exchange(sync_.current, nullptr);
   // Another sync would say nothing of what this one lost: Linux tells a write-back error once.
-  Operation* const lost = failed_ ? std::exchange(sync_.waiting, nullptr) : nullptr;
+  Operation* const lost = result < 0 ? std::exchange(sync_.waiting, nullptr) : nullptr;
   if (sync_.waiting != nullptr) start_sync();
   finish_all(synced, result < 0 ? store_error(result) : std::error_code{});
   finish_all(lost, Errc::io_error);

@@ -34,6 +34,8 @@ class DescriptorStore final : public Store {
   void write_zeroes(Extent extent, Durability durability, IoCallback done) override;
   void discard(Extent extent, Durability durability, IoCallback done) override;
   void flush(IoCallback done) override;
+  [[nodiscard]] bool refuses_writes() const override { return failed_; }
+  void take_writes_again() override { failed_ = false; }
   void reserve(Extent extent, IoCallback done) override;
   void next_run(std::uint64_t offset, RunCallback done) override;
 
@@ -76,6 +78,7 @@ class DescriptorStore final : public Store {
   DescriptorStoreOptions options_;
   int file_;
   bool failed_ = false;  // a sync failed: what the kernel holds of our writes is not known any more
+  unsigned losses_ = 0;  // syncs that failed
   Sync sync_;
   std::vector<std::unique_ptr<Operation>> operations_;  // all ever made, used again
   Operation* free_ = nullptr;

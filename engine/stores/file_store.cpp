@@ -122,6 +122,8 @@ void FileStore::discard(Extent extent, Durability durability, IoCallback done) {
   impl_->io->discard(extent, durability, std::move(done));
 }
 void FileStore::flush(IoCallback done) { impl_->io->flush(std::move(done)); }
+bool FileStore::refuses_writes() const { return impl_->io->refuses_writes(); }
+void FileStore::take_writes_again() { impl_->io->take_writes_again(); }
 void FileStore::reserve(Extent extent, IoCallback done) { impl_->io->reserve(extent, std::move(done)); }
 void FileStore::next_run(std::uint64_t offset, RunCallback done) { impl_->io->next_run(offset, std::move(done)); }
 

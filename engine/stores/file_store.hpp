@@ -44,6 +44,8 @@ class FileStore final : public Store {
   void write_zeroes(Extent extent, Durability durability, IoCallback done) override;
   void discard(Extent extent, Durability durability, IoCallback done) override;
   void flush(IoCallback done) override;
+  [[nodiscard]] bool refuses_writes() const override;
+  void take_writes_again() override;
   void reserve(Extent extent, IoCallback done) override;
   void next_run(std::uint64_t offset, RunCallback done) override;
 

@@ -90,6 +90,13 @@ VolumeVerdict not_served(const std::vector<Replica>& replicas, const Volume& vol
   return {Verdict::critical, fmt::format("Not served: {}.", why), how_to_go_on(replicas, volume)};
 }
 
+// The only copy, and its store says so by itself: hosts are served what they read.
+bool takes_no_writes(const Replica& server) { return server.status->reason.starts_with("A flush of this copy failed"); }
+
+VolumeVerdict without_writes(const Replica& server, const std::string& until) {
+  return {Verdict::critical, fmt::format("Hosts' writes are refused{}: {}.", until, reason_of(server)), ""};
+}
+
 // Served by one member alone: what about the other?
 VolumeVerdict served_alone(const Replica& server, const Replica& other, const Volume& volume) {
   const std::string served = fmt::format("Served by {}", server.name());
@@ -97,12 +104,15 @@ VolumeVerdict served_alone(const Replica& server, const Replica& other, const Vo
     const ReplicaStatus& figures = server.status->resync_running ? *server.status
                                    : other.status                ? *other.status
                                                                  : *server.status;
+    if (takes_no_writes(server))
+      return without_writes(server, fmt::format(" until {} is up to date{}", other.name(), progress_of(figures)));
     // What keeps it from its end: a full disk, or a block that the only copy can't read.
     const std::string why = server.status->reason.empty() ? "" : fmt::format(" {}.", reason_of(server));
     return {Verdict::degraded,
             fmt::format("{}; {} is being brought up to date{}.{}", served, other.name(), progress_of(figures), why),
             ""};
   }
+  if (takes_no_writes(server)) return without_writes(server, "");
   if (other.is("left"))
     return {Verdict::degraded, fmt::format("{}; {} is out for maintenance.", served, other.name()),
             "Restart lockstepd there when the maintenance is done: it is then brought up to date."};
@@ -204,6 +214,7 @@ VolumeVerdict judge_states(const PairView& view, const Volume& volume) {
   const auto replicas = replicas_of(view, volume);
   if (replicas.size() == 2) return judge_two(replicas[0], replicas[1], volume);
   if (replicas.empty() || !replicas[0].serving()) return not_served(replicas, volume);
+  if (takes_no_writes(replicas[0])) return without_writes(replicas[0], "");
   return {Verdict::degraded, fmt::format("Served by {}, the pair's only node so far.", replicas[0].name()),
           kOnlyOneNode};
 }

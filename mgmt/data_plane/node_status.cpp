@@ -173,6 +173,14 @@ void Node::tell_volume(Volume& volume, const replication::VolumeStatus& status) 
     log(volume.full ? LogLevel::warning : LogLevel::info, message);
     events_.publish({volume.full ? "store.full" : "store.has_space", status.volume, {}, {}, message});
   }
+  if (status.refuses_writes != volume.refuses_writes) {
+    volume.refuses_writes = status.refuses_writes;
+    if (volume.refuses_writes) {
+      const std::string message = name + ": this node's copy, which is in use alone, takes no writes. " + status.reason;
+      log(LogLevel::warning, message);
+      events_.publish({"store.failed", status.volume, {}, {}, message});
+    }
+  }
   // How much there is to do is not known before the partner has told its part; and none is nothing to tell of.
   const bool begins = status.resync.running && status.resync.bytes_total > 0;
   if (volume.resyncing ? !status.resync.running : begins) {

@@ -27,6 +27,7 @@ struct Volume {
   replication::MirrorState told_state = replication::MirrorState::starting;
   bool resyncing = false;
   bool full = false;
+  bool refuses_writes = false;
   bool low_space = false;
   std::vector<std::string> findings{};  ///< on its disk's space, as last looked at: sentences for health
   bool tells_space = false;             ///< the unit's state is being told

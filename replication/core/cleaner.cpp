@@ -12,8 +12,7 @@ namespace lockstep::replication {
 using engine::Errc;
 using engine::IoResult;
 
-/// A store tells of what it lost once: another flush may go well behind one that failed.
-bool Cleaner::may_clear() const { return outbound_.ready && !store_.failed && !store_.flush_failed; }
+bool Cleaner::may_clear() const { return outbound_.ready && !store_.failed; }
 
 void Cleaner::tick() {
   const engine::TimePoint now = clock_.now();

@@ -52,9 +52,10 @@ engine::Extent LocalStore::blocks_around(engine::Extent extent, engine::Extent b
 }
 
 void LocalStore::fail(const std::string& why, std::error_code error) {
-  const bool full = error == engine::Errc::no_space;
+  const bool full = error == engine::Errc::no_space && !data.refuses_writes();
   may_return = full && (may_return || !failed);
-  if (standing_.is_alone() || failed) return;
+  if (standing_.is_alone()) return go_on_alone();
+  if (failed) return;
   full ? mark<"store.full">() : mark<"store.failed">();
   failed = true;
   failed_at = clock_.now();
@@ -64,11 +65,18 @@ void LocalStore::fail(const std::string& why, std::error_code error) {
 
 void LocalStore::fail_flush(std::error_code error) {
   flush_failed = true;
-  if (standing_.is_alone()) {
-    lost_alone = true;
-    untold = error;
-  }
   fail("The store failed a flush: " + error.message() + ".", error);
+}
+
+void LocalStore::go_on_alone() {
+  if (data.refuses_writes() && !was_cached) {
+    mark<"store.takes_writes_again">();
+    flush_failed = false;
+    data.take_writes_again();
+  }
+  if (!data.refuses_writes() || std::exchange(told_refusal_, true)) return;
+  mark<"store.refuses_alone">();
+  user_.on_store_failed();
 }
 
 /// A volume that was detached writes nothing any more: its stores may be another mirror's already.
@@ -78,6 +86,12 @@ void LocalStore::keep_knowledge(engine::Callback<> done) {
     if (!error) return done();
     fail_metadata("What this replica has learnt can't be written: " + error.message() + ".");
   });
+}
+
+std::string LocalStore::why_it_refuses() const {
+  return "A flush of this copy failed (" + data.info().name +
+         "): what was not flushed may be lost, and nothing is written there before lockstepd is restarted on this "
+         "node. Look at that disk first.";
 }
 
 std::string LocalStore::lack_of_space() const {

@@ -68,8 +68,6 @@ struct LocalStore {
   engine::TimePoint failed_at;
   engine::TimePoint returned_at;  ///< when the store last completed anything
   bool flush_failed = false;      ///< and what it lost no later flush brings back: the dirty bits stay, also alone
-  bool lost_alone = false;        ///< a flush failed where no partner had what it lost
-  std::error_code untold;         ///< what that one failed by: the next host that flushes is to hear it
   std::string reason;             ///< of the failure, a sentence for a person
   ReadErrors read_errors;
   unsigned owed = 0;  ///< callbacks that no operation stands for
@@ -103,18 +101,21 @@ struct LocalStore {
   /// is nobody to hand over to: each operation tells its own error.
   void fail(const std::string& why, std::error_code error = {});
   void fail_flush(std::error_code error);
-  /// To a host whose flush went well: a store tells of what it lost once, and this node's own flush may have heard it.
-  [[nodiscard]] std::error_code tell() { return std::exchange(untold, {}); }
+  /// Alone: a store that refuses writes since a sync failed takes them again where nothing that was acknowledged was
+  /// ever cached. Else a host could be told that what is lost was flushed.
+  void go_on_alone();
   void fail_metadata(const std::string& why) { user_.on_metadata_failed(why); }
   /// Makes `known` durable; a failure is the metadata's. `done` runs only when it went well.
   void keep_knowledge(engine::Callback<> done = [] {});
   /// For a person; what to do.
   [[nodiscard]] std::string lack_of_space() const;
+  [[nodiscard]] std::string why_it_refuses() const;
 
  private:
   StoreUser& user_;
   const Standing& standing_;
   const engine::Clock& clock_;
+  bool told_refusal_ = false;
 };
 
 }  // namespace lockstep::replication

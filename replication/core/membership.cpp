@@ -84,7 +84,8 @@ ReplicaState Membership::state() const {
   const bool sound = has_begun() && !standing_.metadata_failed() && !leaving_ && !closed() &&
                      !store_watch_.owes_old_work() && !s.set_back && !leaves_it_to_partner();
   s.able = sound && !store_.failed && !store_watch_.is_suspect();
-  s.only_failed_operations = sound && store_.failed && !store_.flush_failed && !store_watch_.owes();
+  const bool may_have_lost = store_.flush_failed || (store_.was_cached && store_.data.refuses_writes());
+  s.only_failed_operations = sound && store_.failed && !may_have_lost && !store_watch_.owes();
   s.serving = standing_.in_sync() || standing_.is_alone();
   s.forwarding = standing_.is_forwarding();
   s.changing = steps_.busy();

@@ -187,6 +187,7 @@ std::string Membership::reason() const {
     return "The metadata's store did not complete a write in time.";
   if (standing_.serves_nothing() && alone_.is_left_behind()) return kLeftBehind;
   if (standing_.serves_nothing()) return "Waiting for the partner, the witness or an operator.";
+  if (standing_.is_alone() && store_.data.refuses_writes()) return store_.why_it_refuses();
   if (space_.lacking()) return store_.lack_of_space();
   if (standing_.is_alone() && damping_.damped()) return damping_.why_partner_waits();
   if (standing_.is_forwarding() && damping_.stood_still()) return damping_.why_this_waits();

@@ -58,7 +58,7 @@ Mirror::Mirror(const NodeSettings& settings, NodeSeams& seams, Partner& partner,
                    .front = front_,
                    .changed = notices_.changed,
                    .close_sessions = notices_.close_sessions}),
-      write_cache_(store_, completions_, front_, membership_) {}
+      write_cache_(seams.clock, store_, completions_, front_, membership_) {}
 
 /// The process ends, perhaps in the middle of everything: no lock is handed on to anybody.
 Mirror::~Mirror() { store_.locks.forget_all(); }
@@ -86,6 +86,7 @@ VolumeStatus Mirror::status() const {
   s.epoch = standing_.epoch();
   s.dirty_bytes = store_.meta->dirty_count() * store_.region_size();
   s.full = space_.lacking();
+  s.refuses_writes = standing_.is_alone() && store_.data.refuses_writes();
   s.read_errors = store_.read_errors.met;
   s.rewritten = store_.read_errors.rewritten;
   s.resync = resync_.progress();

@@ -149,6 +149,8 @@ void PhaseRunner::serve_in_sync(bool fresh) {
   lu_.on_sync(fresh, exchange_.partner() && exchange_.partner()->running);
   if (standing_.orders()) forwarder_.take_over(Forwarder::Taking::what_is_young);
   open_gate();
+  // The partner has all that is acknowledged, and takes over.
+  if (store_.data.refuses_writes()) store_.fail(store_.why_it_refuses());
   forwarder_.resend();
   resync_.go_on();
   if (standing_.is_sequencer()) generations_.raise([](bool) {});
@@ -184,6 +186,7 @@ void PhaseRunner::serve_alone(const ReplicaPhase& was) {
   // Nothing is left that the store did not return (settle_store): alone, each operation tells its own error.
   if (store_.failed) store_.reason.clear();
   store_.failed = store_.may_return = false;
+  store_.go_on_alone();
   partner_stopped = false;
   applier_.open(true);
   resync_.stop();

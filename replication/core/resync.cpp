@@ -273,9 +273,14 @@ void Resync::read(Copy& copy) {
     copy.busy = copy.reading = false;
     store_.note_returned();
     if (copy.run != run_) return end(copy, false);
-    if (!error) return store_.indeterminate.overlap(copy.lock.extent()) ? write_back(copy) : send(copy);
+    if (!error) return must_write_back(copy) ? write_back(copy) : send(copy);
     on_unreadable(copy);
   });
+}
+
+/// A store that refuses writes leaves as soon as the partner is equal: what that has counts from then on.
+bool Resync::must_write_back(const Copy& copy) const {
+  return store_.indeterminate.overlap(copy.part) && !(solo_ && store_.data.refuses_writes());
 }
 
 /// What a failed write left is not shown to the partner before it is durable here: it could be gone after a power cut,

@@ -139,6 +139,7 @@ class Resync {
   void begin(std::uint64_t region);
   static void on_granted(engine::RangeLock::Node& node);
   void read(Copy& copy);
+  [[nodiscard]] bool must_write_back(const Copy& copy) const;
   void write_back(Copy& copy);
   void put_on_link(Copy& copy);
   void on_not_rewritten(Copy& copy, std::error_code error);

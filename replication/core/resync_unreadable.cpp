@@ -93,8 +93,7 @@ void Resync::next_part(Copy& copy) {
 /// In sync, what is known is written here and sent, run by run; alone, a region with a hole is nothing to send.
 void Resync::on_all_parts(Copy& copy) {
   copy.part = copy.lock.extent();
-  if (copy.lost.empty())
-    return solo_ && !store_.indeterminate.overlap(copy.part) ? send(copy) : mark_and_write_back(copy);
+  if (copy.lost.empty()) return solo_ && !must_write_back(copy) ? send(copy) : mark_and_write_back(copy);
   if (solo_) return set_aside(copy, false);
   lose_whole_blocks(copy);
   std::uint64_t from = copy.part.offset;

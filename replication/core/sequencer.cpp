@@ -148,6 +148,8 @@ void Sequencer::issue(Op& op) {
   if (!may_start(op)) return finish(op, op.status ? op.status : make_error_code(Errc::not_serving));
   // A lazy clearing may have begun while other bits of this write were being made durable.
   if (!store_.meta->is_durably_dirty(op.extent)) return mark_dirty(op);
+  // Nor is it sent to the target, which could not become equal while hosts try again and again.
+  if (standing_.is_alone() && store_.data.refuses_writes()) return finish(op, Errc::io_error);
   regions_.begin_write(op.extent, now);
   if (space_.frees(op.opcode, op.may_unmap)) space_.begin_freeing(op.extent);
   op.tracked = true;
@@ -246,8 +248,7 @@ void Sequencer::on_stored(Op& op, std::error_code error) {
   if (op.tracked) error ? store_.indeterminate.add(op.extent) : store_.indeterminate.settle(op.extent);
   if (error && op.opcode == DiskOpcode::flush) {
     store_.fail_flush(error);
-    store_.untold = {};  // the operation tells it
-  } else if (error && !standing_.is_alone()) {
+  } else if (error) {
     store_.fail("The store failed a write: " + error.message() + ".", error);
   }
   // Whoever forwarded it has to know no more than that, beside what its own store says.
@@ -317,7 +318,6 @@ void Sequencer::settle_failed(Op& op) {
 }
 
 void Sequencer::finish(Op& op, std::error_code status) {
-  if (op.opcode == DiskOpcode::flush && !status) status = store_.tell();
   if (op.tracked) regions_.end_write(op.extent, clock_.now());
   if (op.tracked && !status && op.opcode != DiskOpcode::renew_key) {
     store_.note_written(op.extent);

@@ -39,6 +39,7 @@ struct VolumeStatus {
   engine::EpochRecord epoch;
   std::uint64_t dirty_bytes = 0;
   bool full = false;              ///< this node's store had no space for a write when it was last asked
+  bool refuses_writes = false;    ///< the only member: its store takes none since a flush failed
   std::uint64_t read_errors = 0;  ///< reads that this node's store failed since the volume was attached
   std::uint64_t rewritten = 0;    ///< ranges that it could not read, and that were rewritten with the partner's bytes
   ResyncProgress resync;

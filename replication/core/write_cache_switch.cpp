@@ -27,16 +27,15 @@ void WriteCacheSwitch::tick() {
     stage_ = Stage::waits_for_earlier;
   }
   if (stage_ == Stage::waits_for_earlier && completions_.earlier_are_over()) return flush();
-  // Where nothing is served one of both is not to be had, and each try would be a flush of this store for nothing. And
-  // what was lost no later flush brings back, and not every host has heard of it.
-  if (stage_ == Stage::waits_for_service && membership_.serving() && !store_.lost_alone) flush();
+  // Where nothing is served one of both is not to be had, and each try would be a flush of this store for nothing. So
+  // it is for a while where a store failed its own: it refuses all others, too.
+  if (stage_ == Stage::waits_for_service && membership_.serving() && clock_.now() >= again_at_) flush();
 }
 
 /// This store by itself, too: the node that orders may be another process by now, and know of nothing that was cached.
 void WriteCacheSwitch::flush() {
   stage_ = Stage::flushing;
-  membership_.make_durable(
-      [this](std::error_code error) { error || store_.lost_alone ? end_flush(false) : flush_both(); });
+  membership_.make_durable([this](std::error_code error) { error ? end_flush(error) : flush_both(); });
 }
 
 void WriteCacheSwitch::flush_both() {
@@ -49,17 +48,17 @@ void WriteCacheSwitch::flush_both() {
 
 void WriteCacheSwitch::on_flushed(engine::DiskRequest& request) {
   auto& self = *static_cast<WriteCacheSwitch*>(request.owner);
-  if (request.status && self.store_.lost_alone) self.store_.untold = request.status;  // this is no host
-  self.end_flush(!request.status && !self.store_.lost_alone);
+  self.end_flush(request.status);
 }
 
-void WriteCacheSwitch::end_flush(bool good) {
+void WriteCacheSwitch::end_flush(std::error_code error) {
+  if (error == engine::Errc::io_error || error == engine::Errc::no_space) again_at_ = clock_.now() + kFlushAgain;
   if (std::exchange(again_, false)) {
     stage_ = store_.info.write_cache ? Stage::settled : Stage::waits_for_turn;
     return;
   }
-  stage_ = good ? Stage::settled : Stage::waits_for_service;
-  if (!good) return;
+  stage_ = error ? Stage::waits_for_service : Stage::settled;
+  if (error) return;
   mark<"write_cache.off_and_flushed">();
   std::exchange(told_, nullptr)();
 }

@@ -177,11 +177,7 @@ class PairProgram final : public Program, public replication::NodeObserver {
   }
 
   void attach_again(unsigned volume) override {
-    detach(volume, [this, volume] {
-      machine_.stores[volume].data->opened_anew();
-      machine_.stores[volume].metadata->opened_anew();
-      open(volume);
-    });
+    detach(volume, [this, volume] { open(volume); });
   }
 
   void replace_copy(unsigned volume, Survivor survivor) override {
@@ -319,6 +315,8 @@ class PairProgram final : public Program, public replication::NodeObserver {
   }
 
   void open(unsigned volume) {
+    machine_.stores[volume].data->opened_anew();
+    machine_.stores[volume].metadata->opened_anew();
     MetadataArea::open(*machine_.stores[volume].metadata, machine_.scenario.volumes[volume].id, machine_.side,
                        [this, volume, before = machine_.stores[volume].metadata->failed()](OpenResult area) {
                          opened(volume, std::move(area), machine_.stores[volume].metadata->failed() != before);

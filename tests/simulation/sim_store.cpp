@@ -63,6 +63,8 @@ std::uint32_t SimStore::begin(Kind kind, std::uint64_t offset, std::uint64_t len
   op.hung = false;
   op.number = ++begun_;
   op.durable = durable;
+  op.losses = losses_;
+  op.refused = refuses_writes_ && kind != Kind::read;
   op.halves_applied = 0;
   op.offset = offset;
   op.length = length;
@@ -75,6 +77,7 @@ std::uint32_t SimStore::begin(Kind kind, std::uint64_t offset, std::uint64_t len
 
 void SimStore::schedule(std::uint32_t slot, std::uint32_t error_chance) {
   Op& op = ops_[slot];
+  if (op.refused) op.status = Errc::io_error;
   if (!op.status && !Extent{op.offset, op.length}.fits(info_.size)) op.status = Errc::out_of_range;
   if (!op.status && (op.offset % kSector != 0 || op.length % kSector != 0)) op.status = Errc::misaligned;
   const bool valid = !op.status;
@@ -164,6 +167,7 @@ void SimStore::flush(IoCallback done) {
   Op& op = ops_[slot];
   op.flushed.clear();
   for (const std::uint32_t sector : dirty_) {
+    if (op.refused) break;
     const bool applied = flushes_what_is_applied_ && state_[sector] == Sector::applied;
     if (applied || state_[sector] == Sector::completed) op.flushed.emplace_back(sector, version_[sector]);
   }
@@ -299,8 +303,31 @@ void SimStore::go_on() {
   held_back_.clear();
 }
 
+void SimStore::refuse_writes() {
+  trace_.add(letter(owner_), "store.refuses_writes", {});
+  ++losses_;
+  refuses_writes_ = true;
+}
+
+void SimStore::take_writes_again() { refuses_writes_ = false; }
+
+/// What is zeroed durably is flushed behind that.
+bool SimStore::sync_fails(const Op& op) {
+  const bool syncs = op.durable && (op.kind == Kind::zero || op.kind == Kind::discard);
+  return syncs && faults_.flush_error != 0 && random_.chance(faults_.flush_error);
+}
+
 void SimStore::complete(std::uint32_t slot) {
   Op& op = ops_[slot];
+  // What was lost meanwhile may be some of it.
+  if (!op.status && (op.durable || op.kind == Kind::flush) && op.losses != losses_) op.status = Errc::io_error;
+  if (!op.status && sync_fails(op)) {
+    op.status = Errc::io_error;
+    ++failed_;
+    refuse_writes();
+  } else if (op.kind == Kind::flush && op.status && !op.refused) {
+    refuse_writes();
+  }
   switch (op.kind) {
     case Kind::read:
       if (!op.status && loses_some_of({op.offset, op.length})) {

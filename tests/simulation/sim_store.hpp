@@ -73,6 +73,8 @@ class SimStore final : public engine::Store {
   void write_zeroes(engine::Extent extent, engine::Durability durability, engine::IoCallback done) override;
   void discard(engine::Extent extent, engine::Durability durability, engine::IoCallback done) override;
   void flush(engine::IoCallback done) override;
+  [[nodiscard]] bool refuses_writes() const override { return refuses_writes_; }
+  void take_writes_again() override;
   void reserve(engine::Extent extent, engine::IoCallback done) override;
   void next_run(std::uint64_t offset, engine::RunCallback done) override;
   [[nodiscard]] bool encrypts() const override { return encrypts_; }
@@ -134,8 +136,10 @@ class SimStore final : public engine::Store {
     bool live = false;
     bool hung = false;
     bool durable = false;
+    unsigned losses = 0;              ///< flushes that had failed when it began
     std::uint64_t number = 0;         ///< rises with each
     std::uint8_t halves_applied = 0;  ///< bit 0: first half, bit 1: second half
+    bool refused = false;             ///< the store takes none
     std::uint64_t offset = 0;
     std::uint64_t length = 0;
     std::span<std::byte> into;
@@ -154,6 +158,9 @@ class SimStore final : public engine::Store {
   static void on_apply(void* self, std::uint64_t argument);
   static void on_complete(void* self, std::uint64_t argument);
   void complete(std::uint32_t slot);
+  /// A sync failed; what it should have taken along is not looked at here.
+  void refuse_writes();
+  [[nodiscard]] bool sync_fails(const Op& op);
   [[nodiscard]] bool loses_some_of(engine::Extent extent) const;
   [[nodiscard]] bool lacks_the_rest(engine::Extent extent) const;
   void apply(Op& op, unsigned half);
@@ -198,6 +205,8 @@ class SimStore final : public engine::Store {
   std::uint64_t begun_ = 0;
   std::uint64_t failed_ = 0;
   unsigned flushing_ = 0;
+  unsigned losses_ = 0;  ///< flushes that failed
+  bool refuses_writes_ = false;
 };
 
 }  // namespace lockstep::simulation

@@ -59,6 +59,7 @@ void SimStore::process_died() {
 }
 
 void SimStore::opened_anew() {
+  refuses_writes_ = false;
   for (const std::uint32_t sector : dirty_) {
     if (state_[sector] == Sector::applied) state_[sector] = Sector::completed;
   }

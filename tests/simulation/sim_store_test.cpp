@@ -34,6 +34,13 @@ class SimulatedDisk : public testing::Test {
     store->flush(done());
     return wait();
   }
+  void fail_a_flush() {
+    StoreFaults faults;
+    faults.flush_error = 1'000'000;
+    store->set_faults(faults);
+    ASSERT_TRUE(flush());
+    store->set_faults({});
+  }
   [[nodiscard]] std::byte visible(std::uint64_t offset) const { return store->visible()[offset]; }
 
   Trace trace;
@@ -91,14 +98,23 @@ TEST_F(SimulatedDisk, AKilledProcessLosesNothingThatCompleted) {
 
 TEST_F(SimulatedDisk, AFailedFlushMayLoseWhatALaterFlushDoesNotBringBack) {
   ASSERT_FALSE(write(512, std::byte{7}, engine::Durability::cached));
-  StoreFaults faults;
-  faults.flush_error = 1'000'000;
-  store->set_faults(faults);
-  ASSERT_TRUE(flush());
-  store->set_faults({});
+  fail_a_flush();
+  store->opened_anew();
   ASSERT_FALSE(flush());
   store->power_cut();
   EXPECT_EQ(visible(512), std::byte{0});
+}
+
+TEST_F(SimulatedDisk, AfterAFailedFlushNothingIsWrittenUntilItIsOpenedAnew) {
+  ASSERT_FALSE(write(512, std::byte{7}, engine::Durability::durable));
+  fail_a_flush();
+  EXPECT_TRUE(store->refuses_writes());
+  EXPECT_EQ(flush(), make_error_code(engine::Errc::io_error));
+  EXPECT_EQ(write(512, std::byte{8}, engine::Durability::durable), make_error_code(engine::Errc::io_error));
+  EXPECT_EQ(visible(512), std::byte{7});
+  store->opened_anew();
+  EXPECT_FALSE(store->refuses_writes());
+  EXPECT_FALSE(write(512, std::byte{8}, engine::Durability::durable));
 }
 
 TEST_F(SimulatedDisk, AnExtentBeyondTheEndIsRefusedWithoutEffect) {

@@ -102,6 +102,35 @@ TEST_F(SharedSyncs, WhatIsZeroedMeanwhileIsNotDurableByALaterSync) {
   EXPECT_EQ(failed.syncs(), 1);
 }
 
+/// A device that drops what it has cached drops it, too, and its own sync would not say so.
+TEST_F(SharedSyncs, WhatIsWrittenDurablyMeanwhileIsNotDurable) {
+  const Memory4K data(4096, 3);
+  during_the_sync([&] {
+    store->write(0, data.span(), Durability::durable, ends(second));
+    failed.show(2);
+  });
+  EXPECT_EQ(first, Errc::io_error);
+  EXPECT_EQ(second, Errc::io_error);
+}
+
+TEST_F(SharedSyncs, AfterOneThatFailedNothingIsWrittenUntilThatIsTakenAgain) {
+  const Memory4K data(4096, 3);
+  const auto flush = [&] { return await([&](IoCallback done) { store->flush(std::move(done)); }); };
+  const auto write = [&] {
+    return await([&](IoCallback done) { store->write(0, data.span(), Durability::durable, std::move(done)); });
+  };
+  failed.show(1);
+  EXPECT_EQ(flush(), Errc::io_error);
+  failed.show(0);
+  EXPECT_TRUE(store->refuses_writes());
+  EXPECT_EQ(write(), Errc::io_error);
+  EXPECT_EQ(flush(), Errc::io_error);
+  store->take_writes_again();
+  EXPECT_FALSE(store->refuses_writes());
+  EXPECT_EQ(write(), std::error_code{});
+  EXPECT_EQ(flush(), std::error_code{});
+}
+
 /// The process died between giving the file its length and making it durable: a length that is found is not durable
 /// yet.
 TEST(ExtendedFiles, AFileThatHasItsLengthIsExtendedOnlyWhenThatIsDurable) {

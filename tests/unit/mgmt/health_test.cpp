@@ -149,6 +149,26 @@ TEST(Health, AResyncIsDegradedAndTellsHowFarItIs) {
       "copy, the only one, can't be read.");
 }
 
+/// Hosts read, and the partner may be about to take over.
+TEST(Health, AnOnlyCopyThatTakesNoWritesIsCriticalAndSaysHowThatEnds) {
+  Pairs p;
+  p.states("solo", true, "left", true);
+  p.a().reason = "A flush of this copy failed (/srv/vm1.data): … Look at that disk first.";
+  EXPECT_EQ(p.volume().verdict, Verdict::critical);
+  EXPECT_EQ(
+      p.volume().summary,
+      "Hosts' writes are refused: node-a: A flush of this copy failed (/srv/vm1.data): … Look at that disk first.");
+  p.states("syncing_source", true, "syncing_target", true);
+  p.a().resync_running = true;
+  p.a().resync_total = 1000;
+  p.a().resync_done = 460;
+  p.a().resync_rate = 1;
+  EXPECT_EQ(p.volume().verdict, Verdict::critical);
+  EXPECT_TRUE(p.volume().summary.starts_with(
+      "Hosts' writes are refused until node-b is up to date (46 %, about 9 minutes left): node-a: A flush"))
+      << p.volume().summary;
+}
+
 TEST(Health, SplitBrainIsCriticalAndAsksForADecision) {
   Pairs p;
   p.states("split_brain", false, "solo", true);
