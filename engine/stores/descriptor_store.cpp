@@ -10,12 +10,11 @@
 
 #include <fcntl.h>
 #include <linux/falloc.h>
-#include <linux/fiemap.h>
 #include <linux/fs.h>
 #include <sys/ioctl.h>
-#include <sys/statvfs.h>
 #include <sys/uio.h>
-#include <unistd.h>
+
+#include "engine/stores/file_space.hpp"
 
 namespace lockstep::engine {
 namespace {
@@ -95,72 +94,15 @@ struct DescriptorStore::Search {
   IoResult<StoreRun> answer;
 };
 
-namespace {
-
-/// What a file system can't tell is kept, to the end. `end` is the store's, in the descriptor.
-IoResult<StoreRun> seek_run(int descriptor, std::uint64_t at, std::uint64_t end, std::uint64_t block) {
-  const auto seek = [&](int whence) { return ::lseek(descriptor, static_cast<off_t>(at), whence); };
-  const off_t data = seek(SEEK_DATA);
-  if (data < 0 && errno != ENXIO) {
-    if (errno == EINVAL || errno == EOPNOTSUPP) return StoreRun{end - at, false};
-    return std::unexpected(make_error_code(Errc::io_error));
-  }
-  const std::uint64_t first = data < 0 ? end : std::min(static_cast<std::uint64_t>(data), end);
-  if (const std::uint64_t whole = (first - at) / block * block; whole != 0) return StoreRun{whole, true};
-  const off_t hole = seek(SEEK_HOLE);
-  std::uint64_t length = hole < 0 ? end - at : std::min(static_cast<std::uint64_t>(hole), end) - at;
-  length = (length + block - 1) / block * block;
-  return StoreRun{std::clamp(length, block, end - at), false};
-}
-
-}  // namespace
-
+/// A question about room: asked on the store's helper thread, answered on the reactor.
 struct DescriptorStore::Count {
   HelperThread::Task there;
   ReactorTask back;
   Operation* op = nullptr;
   int descriptor = -1;
-  Extent extent;     ///< in the descriptor
-  bool fits = true;  ///< as long as nobody could be asked, too
+  Extent extent;  ///< in the descriptor
+  bool fits = false;
 };
-
-namespace {
-
-/// Bytes of the extent that have no blocks yet, whether written or only set aside; none when the file system can't
-/// tell.
-std::uint64_t missing_blocks(int descriptor, Extent extent) {
-  constexpr unsigned kExtents = 64;
-  alignas(fiemap) std::array<std::byte, sizeof(fiemap) + kExtents * sizeof(fiemap_extent)> memory;
-  std::uint64_t missing = extent.length;
-  for (std::uint64_t at = extent.offset; at < extent.end();) {
-    memory.fill(std::byte{0});
-    auto& map = *reinterpret_cast<fiemap*>(memory.data());
-    map.fm_start = at;
-    map.fm_length = extent.end() - at;
-    map.fm_extent_count = kExtents;
-    if (::ioctl(descriptor, FS_IOC_FIEMAP, &map) != 0) return 0;
-    if (map.fm_mapped_extents == 0) break;
-    for (unsigned i = 0; i < map.fm_mapped_extents; ++i) {
-      const fiemap_extent& found = map.fm_extents[i];
-      const std::uint64_t from = std::max<std::uint64_t>(found.fe_logical, at);
-      const std::uint64_t to = std::min<std::uint64_t>(found.fe_logical + found.fe_length, extent.end());
-      if (from < to) missing -= to - from;
-      at = std::max(at, to);
-      if (found.fe_flags & FIEMAP_EXTENT_LAST) return missing;
-    }
-  }
-  return missing;
-}
-
-/// Said of a moment; others may take the space in the next. What a file system keeps back for root is not ours.
-bool has_room_for(int descriptor, Extent extent) {
-  struct statvfs space {};
-  if (::fstatvfs(descriptor, &space) != 0) return true;
-  const std::uint64_t free_bytes = std::uint64_t{space.f_bavail} * space.f_frsize;
-  return free_bytes >= extent.length || free_bytes >= missing_blocks(descriptor, extent);
-}
-
-}  // namespace
 
 DescriptorStore::DescriptorStore(IoUring& ring, StoreInfo info, DescriptorStoreOptions options, int file)
     : ring_(ring), info_(std::move(info)), options_(options), file_(file) {
@@ -292,6 +234,9 @@ void DescriptorStore::zero(Extent extent, int mode, Durability durability, IoCal
     add(begin, body, 0);
     add(body, body_end, mode);
     add(body_end, end, 0);
+    if (mode == kZeroRange && options_.zeroing_needs_room) {
+      return zero_range_if_there_is_room(op, {begin, end - begin});
+    }
   }
   next_piece(op);
 }
@@ -386,26 +331,54 @@ void DescriptorStore::reserve(Extent extent, IoCallback done) {
     Operation& self = *static_cast<Operation*>(request.owner);
     self.store->on_reserved(self, result);
   };
-  extent.length > kCountFirst ? count_room(op) : ring_.submit(op.request);
+  extent.length > kCountFirst ? reserve_if_it_fits(op) : ring_.submit(op.request);
 }
 
-void DescriptorStore::count_room(Operation& op) {
-  auto* count = new Count;
-  count->op = &op;
-  count->descriptor = options_.descriptor;
-  count->extent = {op.request.offset, op.request.length};
-  count->there.owner = count->back.owner = count;
-  count->there.run = [](HelperThread::Task& task) {
-    auto& self = *static_cast<Count*>(task.owner);
-    self.fits = has_room_for(self.descriptor, self.extent);
-    self.op->store->ring_.reactor().post(self.back);
-  };
-  count->back.run = [](ReactorTask& task) {
-    const std::unique_ptr<Count> over(static_cast<Count*>(task.owner));
-    DescriptorStore& store = *over->op->store;
-    over->fits ? store.ring_.submit(over->op->request) : store.finish(*over->op, Errc::no_space);
-  };
-  if (!helper_.submit(count->there)) ring_.reactor().post(count->back);
+/// `unasked`: the answer where nobody could be asked.
+void DescriptorStore::count_room(Operation& op, Extent extent, bool unasked, void (*count)(HelperThread::Task&),
+                                 void (*counted)(ReactorTask&)) {
+  auto* question = new Count;
+  question->op = &op;
+  question->descriptor = options_.descriptor;
+  question->extent = extent;
+  question->fits = unasked;
+  question->there.owner = question->back.owner = question;
+  question->there.run = count;
+  question->back.run = counted;
+  if (!helper_.submit(question->there)) ring_.reactor().post(question->back);
+}
+
+void DescriptorStore::reserve_if_it_fits(Operation& op) {
+  count_room(
+      op, {op.request.offset, op.request.length}, true,
+      [](HelperThread::Task& task) {
+        auto& self = *static_cast<Count*>(task.owner);
+        self.fits = has_room_for(self.descriptor, self.extent);
+        self.op->store->ring_.reactor().post(self.back);
+      },
+      [](ReactorTask& task) {
+        const std::unique_ptr<Count> over(static_cast<Count*>(task.owner));
+        DescriptorStore& store = *over->op->store;
+        over->fits ? store.ring_.submit(over->op->request) : store.finish(*over->op, Errc::no_space);
+      });
+}
+
+/// Else zeros are written over it, which needs none.
+void DescriptorStore::zero_range_if_there_is_room(Operation& op, Extent extent) {
+  count_room(
+      op, extent, false,
+      [](HelperThread::Task& task) {
+        auto& self = *static_cast<Count*>(task.owner);
+        self.fits = has_room_to_zero(self.descriptor, self.extent.length);
+        self.op->store->ring_.reactor().post(self.back);
+      },
+      [](ReactorTask& task) {
+        const std::unique_ptr<Count> over(static_cast<Count*>(task.owner));
+        if (!over->fits) {
+          for (Piece& piece : over->op->pieces) piece.mode = 0;
+        }
+        over->op->store->next_piece(*over->op);
+      });
 }
 
 /// A file system that can't set space aside finds out when it writes.

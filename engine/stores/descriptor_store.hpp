@@ -17,8 +17,9 @@ struct DescriptorStoreOptions {
   bool is_device = false;  ///< which may lose its size while it is open
   std::uint64_t base = 0;  ///< bytes; where the store begins in the descriptor
   std::uint32_t memory_alignment = 512;
-  std::uint64_t granule = 4096;  ///< bytes: fallocate works on multiples of it
-  bool sync_each = true;         ///< durable writes carry RWF_DSYNC; otherwise a shared fdatasync follows them
+  std::uint64_t granule = 4096;     ///< bytes: fallocate works on multiples of it
+  bool zeroing_needs_room = false;  ///< FALLOC_FL_ZERO_RANGE may find none for what had its space
+  bool sync_each = true;            ///< durable writes carry RWF_DSYNC; otherwise a shared fdatasync follows them
 };
 
 class DescriptorStore final : public Store {
@@ -65,7 +66,10 @@ class DescriptorStore final : public Store {
   void next_piece(Operation& op);
   void on_transferred(Operation& op, int result);
   void on_allocated(Operation& op, int result);
-  void count_room(Operation& op);
+  void count_room(Operation& op, Extent extent, bool unasked, void (*count)(HelperThread::Task&),
+                  void (*counted)(ReactorTask&));
+  void reserve_if_it_fits(Operation& op);
+  void zero_range_if_there_is_room(Operation& op, Extent extent);
   void on_reserved(Operation& op, int result);
   void join_sync(Operation& op);
   void start_sync();

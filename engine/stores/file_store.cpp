@@ -8,6 +8,7 @@
 
 #include "engine/stores/descriptor.hpp"
 #include "engine/stores/descriptor_store.hpp"
+#include "engine/stores/file_space.hpp"
 #include "engine/stores/system_reason.hpp"
 
 namespace lockstep::engine {
@@ -89,6 +90,7 @@ Result<std::unique_ptr<FileStore>> FileStore::open(IoUring& ring, const std::str
   options.descriptor = opened->get();
   options.memory_alignment = alignment.memory;
   options.granule = granule;
+  options.zeroing_needs_room = zeroing_needs_room(options.descriptor);
   auto io = DescriptorStore::create(ring, std::move(info), options);
   if (!io) return std::unexpected(io.error());
   return std::unique_ptr<FileStore>(new FileStore(std::make_unique<Impl>(std::move(*opened), std::move(*io))));

@@ -173,7 +173,9 @@ std::optional<Space> space_of(const std::string& path) {
   struct statvfs space {};
   if (::statvfs(path.c_str(), &space) != 0) return std::nullopt;
   const std::uint64_t unit = space.f_frsize;
-  return Space{std::uint64_t{space.f_bavail} * unit, std::uint64_t{space.f_blocks} * unit};
+  // XFS counts below zero for the moment in which somebody is refused what is not there.
+  const std::uint64_t left = space.f_bavail > space.f_blocks ? 0 : space.f_bavail;
+  return Space{left * unit, std::uint64_t{space.f_blocks} * unit};
 }
 
 Result<void> extend_files(const ReplicaPlace& place, std::uint64_t metadata_bytes, bool thin) {
