@@ -52,6 +52,12 @@ Result<void> write_durably(const std::string& path, std::span<const std::byte> b
   return failed;
 }
 
+Result<void> make_folder_durably(const std::string& path) {
+  const bool made = ::mkdir(path.c_str(), 0777) == 0 || errno == EEXIST;  // less what the umask takes
+  if (!made || !sync_folder_of(path)) return system_failure("Can't make the folder " + path);
+  return {};
+}
+
 Result<void> remove_durably(const std::string& path) {
   if (::unlink(path.c_str()) != 0) {
     if (errno == ENOENT) return {};

@@ -50,9 +50,8 @@ void LeftRecordFiles::keep(const Uuid& volume, const engine::EpochRecord& record
   state.record = record;
   auto work = [this, path = path_of(volume), bytes = replication::encode_state(state),
                done = std::move(done)]() mutable {
-    std::error_code failed;
-    std::filesystem::create_directory(folder_, failed);
-    const auto written = write_durably(path, bytes, "Can't write " + path);
+    auto written = make_folder_durably(folder_);
+    if (written) written = write_durably(path, bytes, "Can't write " + path);
     if (!written) log_error(written.error().message);
     home_.post([ok = written.has_value(), done = std::move(done)]() mutable {
       done(ok ? std::error_code{} : make_error_code(Errc::io_error));

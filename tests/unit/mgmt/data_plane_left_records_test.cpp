@@ -1,11 +1,14 @@
 // What a node keeps, in files, of replicas that left without their metadata.
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <string_view>
 
 #include <gtest/gtest.h>
 
 #include "mgmt/data_plane/left_record_files.hpp"
+#include "tests/unit/mgmt/data_plane_file_calls.hpp"
 #include "tests/unit/mgmt/temporary_folder.hpp"
 
 namespace lockstep::data_plane {
@@ -57,6 +60,15 @@ TEST_F(LeftRecords, AreThereAfterARestart) {
   ASSERT_TRUE(kept.has_value());
   EXPECT_EQ(*kept, record_of_the_partner());
   EXPECT_EQ(again.kept(volume_id(2)).value(), std::nullopt);
+}
+
+/// Else a power cut could take the folder, and all that is in it.
+TEST_F(LeftRecords, AreDurableWithTheFolderTheyAreIn) {
+  LeftRecordFiles files(reactor, folder.path().string());
+  std::atomic<int> syncs = 0;
+  const test::FileCallHook hook([&](const char* call) { syncs += std::string_view(call) == "fsync"; });
+  ASSERT_EQ(keep(files, volume_id(1)), std::error_code{});
+  EXPECT_EQ(syncs, 3) << "the folder that holds theirs, the file, theirs";
 }
 
 TEST_F(LeftRecords, AreGoneOnceForgotten) {
