@@ -8,6 +8,7 @@
 
 namespace lockstep::data_plane {
 
+using mgmt::log_error;
 using mgmt::log_info;
 
 using engine::Uuid;
@@ -61,6 +62,10 @@ void Node::close_stores(const std::shared_ptr<Volume>& volume) {
     volume->unit.reset();
     volume->disk.reset();
     volume->own_disk.reset();
+    if (volume->stores.data && volume->stores.data->refuses_writes()) {
+      log_error("Volume " + volume->spec.name + ": a flush of its copy failed (" + volume->spec.data +
+                "): what hosts had written and not flushed may be lost there.");
+    }
     volume->stores = {};
     home().post([this, volume] {
       stores_closed_ = home().now();
