@@ -287,10 +287,13 @@ void Membership::watch_stores(engine::TimePoint now) {
 }
 
 /// Something that the store failed for want of space is open, and only another epoch ends it: whoever counts as whole
-/// meanwhile gives nobody a reason to begin one. With the partner out of reach, it is whole to go on alone.
+/// meanwhile gives nobody a reason to begin one. With the partner out of reach, it is whole to go on alone; and where
+/// the partner has another record, as one that left in this one's favour and whose answer came too late.
 bool Membership::needs_another_epoch() const {
   const bool is_heard = outbound_.ready && partner_.in_contact() && !exchange_.partner_unknown();
-  const bool may_go_on_in_this = standing_.in_sync() || (is_heard && standing_.epoch().members.is_both());
+  const auto& theirs = exchange_.partner();
+  const bool is_shared = standing_.epoch().members.is_both() && (!theirs || theirs->record.id == standing_.epoch().id);
+  const bool may_go_on_in_this = standing_.in_sync() || (is_heard && is_shared);
   return may_go_on_in_this && store_watch_.left_failed_work();
 }
 

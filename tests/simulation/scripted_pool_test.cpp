@@ -100,6 +100,22 @@ TEST_F(FullPool, OfBothHasAnEndThoughOneIsStartedAnewMeanwhile) {
   }
 }
 
+/// The one that was to go on fails its write, too, when it no longer waits for the other one's answer, and that one has
+/// left in its favour.
+TEST_F(FullPool, OfTheOneThatWasToGoOnDoesNotKeepItFromTakingOver) {
+  for (const NodeSide leaves : {kA, kB}) {
+    ASSERT_EQ(pair.written(kA, 8, 1), std::error_code{});
+    for (const NodeSide node : {kA, kB}) fill_and_hang(node);
+    auto& write = pair.write(kA, 8, 2);
+    pair.run_for(20 * kMillisecond);
+    give_up(leaves);
+    ASSERT_TRUE(pair.wait_for([&] { return pair.is(other(leaves), MirrorState::suspended); }));
+    give_up(other(leaves));
+    EXPECT_TRUE(pair.wait_for([&] { return write.done; }));
+    expect_all_is_well({8});
+  }
+}
+
 /// A tick comes before the partner has answered: the two are far from each other.
 struct FullPoolFarAway : FullPool {
   FullPoolFarAway() : FullPool([](Scenario& s) { s.slowest_link = 80 * kMillisecond; }) {}
