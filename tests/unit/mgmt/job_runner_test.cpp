@@ -40,6 +40,12 @@ class JobsAfterAStart : public JobTest {
     saved->revision.n += 3;
     ASSERT_TRUE(core_->saved_file.write(*saved));
   }
+  /// A runner that hears of the database what `time` says at that moment.
+  void start_at(const DatabaseTime& time) {
+    runner_.reset();
+    runner_ = std::make_unique<JobRunner>(
+        *core_, [](const Job&) { return true; }, [&time] { return time; });
+  }
   void start_and_take_turns() {
     open_core();
     runner_->teach("counts", [this](Job&) {
@@ -82,9 +88,7 @@ TEST_F(JobsAfterAStart, WithADatabaseThatWasSetBackNothingIsForgottenThatTheNode
 
 TEST_F(JobsAfterAStart, JobsFromBeforeTheStartWaitUntilTheTimeOfTheDatabaseIsKnown) {
   DatabaseTime time = DatabaseTime::unknown;
-  runner_.reset();
-  runner_ = std::make_unique<JobRunner>(
-      *core_, [](const Job&) { return true; }, [&time] { return time; });
+  start_at(time);
   std::set<Uuid> run;
   runner_->teach("counts", [&run](Job& job) {
     run.insert(job.id);
@@ -103,8 +107,7 @@ TEST_F(JobsAfterAStart, JobsFromBeforeTheStartWaitUntilTheTimeOfTheDatabaseIsKno
 
 TEST_F(JobsAfterAStart, JobsFromBeforeTheStartGoOnWithADatabaseOfNow) {
   DatabaseTime time = DatabaseTime::unknown;
-  runner_ = std::make_unique<JobRunner>(
-      *core_, [](const Job&) { return true; }, [&time] { return time; });
+  start_at(time);
   runner_->teach("counts", [this](Job&) {
     ++steps_;
     return StepResult::again_later;
@@ -119,9 +122,7 @@ TEST_F(JobsAfterAStart, JobsFromBeforeTheStartGoOnWithADatabaseOfNow) {
 /// As where the partner's management is silent for longer than it is waited for.
 TEST_F(JobsAfterAStart, WhatGoesOnForWantOfAWordEndsWhenTheDatabaseTurnsOutToBeOfThePast) {
   DatabaseTime time = DatabaseTime::presumed;
-  runner_.reset();
-  runner_ = std::make_unique<JobRunner>(
-      *core_, [](const Job&) { return true; }, [&time] { return time; });
+  start_at(time);
   runner_->teach("counts", [this](Job&) {
     ++steps_;
     return StepResult::again_later;
@@ -143,9 +144,7 @@ TEST_F(JobsAfterAStart, WhatHasToBeSureHasNoStepBeforeTheDatabaseIsKnownToBeOfNo
     DatabaseTime time = DatabaseTime::presumed;
     Job before = make_job(*core_, "writes", "copy", "Copies.");
     core_->jobs.put(before);
-    runner_.reset();
-    runner_ = std::make_unique<JobRunner>(
-        *core_, [](const Job&) { return true; }, [&time] { return time; });
+    start_at(time);
     std::set<Uuid> at_work;
     runner_->teach_sure("writes", [&at_work](Job& job) {
       at_work.insert(job.id);
